@@ -1,0 +1,41 @@
+# One entry point for everything; `make help` lists the targets.
+SHELL := /bin/bash
+PYTHON ?= $(shell scripts/pythons --oldest)
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-fast test-cluster test-gpu check format native bench lock generate clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(VENV)/.installed ## create the virtual environment from the lock file
+
+$(VENV)/.installed: requirements-dev.lock pyproject.toml
+	scripts/ensure-venv $(PYTHON) $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+native: ## build the hook library and the simulated drivers
+	$(MAKE) --no-print-directory -C native all
+
+check: setup ## lint, types, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup ## format the code and mend what lint can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: setup ## resolve the dependencies anew
+	scripts/lock $(PYTHON)
+
+generate: setup ## regenerate the kubelet's messages from the vendored protos
+	$(MAKE) --no-print-directory -C hamid/kubelet/proto PYTHON=$(abspath $(BIN))/python
+
+clean: ## remove what was built
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache native/build
