@@ -1,0 +1,77 @@
+"""Every name that appears in the cluster, once: resources, annotations, labels, environment.
+
+Names of the form `hami.io/…` and `4pd.io/…` are the field's; tools and dashboards read them.
+Names of the form `hamid.io/…` are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+VENDOR: Final = "NVIDIA"
+"""The vendor key in HAMi's pod annotations (not the model of the card)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceNames:
+    """The resources that containers ask for; all may be renamed by the operator."""
+
+    count: str = "nvidia.com/gpu"
+    memory: str = "nvidia.com/gpumem"
+    memory_percentage: str = "nvidia.com/gpumem-percentage"
+    cores: str = "nvidia.com/gpucores"
+    priority: str = "nvidia.com/priority"
+
+    def all(self) -> tuple[str, ...]:
+        """All five, in the order in which messages name them."""
+        return (self.count, self.memory, self.memory_percentage, self.cores, self.priority)
+
+
+# What a node says of its devices.
+NODE_REGISTER: Final = "hami.io/node-nvidia-register"
+NODE_REGISTER_4PD: Final = "4pd.io/node-nvidia-register"
+NODE_SCORE: Final = "hami.io/node-nvidia-score"
+DEVICE_CORDON: Final = "hami.io/device-cordon"
+
+# What a pod was promised: HAMi's record, for the field's tools, and ours, which our parts trust.
+POD_NODE: Final = "hami.io/vgpu-node"
+POD_TIME: Final = "hami.io/vgpu-time"
+POD_TO_ALLOCATE: Final = "hami.io/vgpu-devices-to-allocate"
+POD_ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
+POD_BIND_TIME: Final = "hami.io/bind-time"
+POD_BIND_PHASE: Final = "hami.io/bind-phase"
+POD_ALLOCATION: Final = "hamid.io/allocation"
+
+WRITTEN_BY_US: Final = (
+    POD_NODE,
+    POD_TIME,
+    POD_TO_ALLOCATE,
+    POD_ALLOCATED,
+    POD_BIND_TIME,
+    POD_BIND_PHASE,
+    POD_ALLOCATION,
+)
+"""Pod annotations that only the scheduler writes; a user who sets one forges a decision."""
+
+# What the author of a pod may ask for by annotation.
+USE_MODEL: Final = "nvidia.com/use-gputype"
+AVOID_MODEL: Final = "nvidia.com/nouse-gputype"
+USE_UUID: Final = "nvidia.com/use-gpuuuid"
+AVOID_UUID: Final = "nvidia.com/nouse-gpuuuid"
+NODE_POLICY: Final = "hami.io/node-scheduler-policy"
+DEVICE_POLICY: Final = "hami.io/gpu-scheduler-policy"
+VGPU_MODE: Final = "nvidia.com/vgpu-mode"
+NUMA_BIND: Final = "nvidia.com/numa-bind"
+
+WEBHOOK_LABEL: Final = "hami.io/webhook"
+"""`ignore` on a pod or namespace keeps the admission webhook away from it."""
+
+SCHEDULER_NAME: Final = "hamid-scheduler"
+SCHEDULER_NAME_HAMI: Final = "hami-scheduler"
+
+# What a container finds in its environment. Informative only: limits live in the control page.
+ENV_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+ENV_MEMORY_LIMIT: Final = "CUDA_DEVICE_MEMORY_LIMIT_"
+ENV_CORE_LIMIT: Final = "CUDA_DEVICE_SM_LIMIT"
+ENV_PRIORITY: Final = "CUDA_TASK_PRIORITY"

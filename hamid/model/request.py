@@ -1,0 +1,123 @@
+"""What containers and pods ask for, after defaults.
+
+The defaults, per container (`codec.pod_request` applies them):
+
+| count | memory            | cores  | means                                                     |
+|-------|-------------------|--------|-----------------------------------------------------------|
+| given | none              | absent | whole cards: 100 % memory, 100 % cores                    |
+| given | percentage 100    | absent | whole cards: 100 % memory, 100 % cores                    |
+| given | MiB               | absent | that memory, default cores (0: neither limited nor held)  |
+| given | percentage < 100  | absent | that share, default cores                                 |
+| given | any or none       | given  | those cores; no memory given means 100 % of it            |
+| absent| any               | any    | as above with the default count (1), if anything is asked |
+| 0     | none              | absent | no request                                                |
+
+Where both MiB and a percentage are given, MiB count, as in HAMi.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from hamid.model.device import WHOLE_DEVICE_PERCENT
+
+if TYPE_CHECKING:
+    from hamid.model.quantities import MemoryRequest
+
+
+class ContainerKind(StrEnum):
+    """When a container of a pod runs."""
+
+    INIT = "init"
+    """Before the app containers, one after another."""
+    SIDECAR = "sidecar"
+    """A restartable init container: from its turn on, until the pod ends."""
+    APP = "app"
+
+
+class PolicyName(StrEnum):
+    """The preference by which a node, or a device on it, is chosen."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRequest:
+    """What one container asks for; each of its devices gives the same.
+
+    Attributes:
+        device_count: at least 1; a container that asks for none has no request.
+        core_percent: 0 to 100 of each device; 0 is neither limited nor promised.
+        priority: 0 is high, 1 is low; None where nothing was said.
+    """
+
+    container_name: str
+    kind: ContainerKind
+    device_count: int
+    memory: MemoryRequest
+    core_percent: int
+    priority: int | None = None
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether each of its devices must be its alone."""
+        return self.core_percent >= WHOLE_DEVICE_PERCENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSelection:
+    """Which devices the pod's author allows; empty tuples allow all.
+
+    Models match by token (see `codec.pod_request`), UUIDs exactly.
+    """
+
+    use_models: tuple[str, ...] = ()
+    avoid_models: tuple[str, ...] = ()
+    use_uuids: tuple[str, ...] = ()
+    avoid_uuids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRequest:
+    """What one pod asks for.
+
+    Attributes:
+        pod_uid, namespace, pod_name: who asks.
+        container_names: all containers, init first, as in the spec; HAMi's text needs them.
+        requests: of the containers that ask for devices, in the same order.
+        node_policy, device_policy: None where the cluster's default counts.
+        allowed_modes: device modes; empty allows all.
+    """
+
+    pod_uid: str
+    namespace: str
+    pod_name: str
+    container_names: tuple[str, ...]
+    requests: tuple[ContainerRequest, ...]
+    selection: DeviceSelection = DeviceSelection()
+    node_policy: PolicyName | None = None
+    device_policy: PolicyName | None = None
+    allowed_modes: tuple[str, ...] = ()
+
+    @property
+    def pod_key(self) -> str:
+        """`namespace/name`, for people."""
+        return f"{self.namespace}/{self.pod_name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestDefaults:
+    """What counts where a container says nothing.
+
+    Attributes:
+        device_count: cards for a container that asks for memory or cores only; 0 refuses it.
+        memory_mib: memory for a container that gives none; 0 means the whole card.
+        core_percent: cores for a container that takes part of a card's memory and gives none.
+    """
+
+    device_count: int = 1
+    memory_mib: int = 0
+    core_percent: int = 0
