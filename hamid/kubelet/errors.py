@@ -2,9 +2,10 @@
 
 KubeletError
 ├── SocketGone             nothing answers on the socket; wait for the kubelet
-├── NotRegistered          the kubelet refused our registration
-├── NotServed              this kubelet lacks the API; do without
+├── CannotListen           we cannot make our own socket
 ├── CallFailed             it answered with an error, or not in time
+│   └── NotRegistered      … to our registration
+├── NotServed              this kubelet lacks the API; do without
 └── CheckpointUnreadable   its checkpoint has a form we do not know
 """
 
@@ -17,16 +18,20 @@ class SocketGone(KubeletError):
     """Nothing answers on the kubelet's socket."""
 
 
-class NotRegistered(KubeletError):
+class CannotListen(KubeletError):
+    """Our own socket cannot be made."""
+
+
+class CallFailed(KubeletError):
+    """The kubelet answered with an error, or did not answer in time."""
+
+
+class NotRegistered(CallFailed):
     """The kubelet refused our registration."""
 
 
 class NotServed(KubeletError):
     """This kubelet does not serve the API that was asked for."""
-
-
-class CallFailed(KubeletError):
-    """The kubelet answered with an error, or did not answer in time."""
 
 
 class CheckpointUnreadable(KubeletError):

@@ -2,4 +2,4 @@
 
 import betterproto2
 
-default_message_pool = betterproto2.MessagePool()
+default_message_pool = betterproto2.MessagePool()  # type: ignore[no-untyped-call] # upstream's gap
