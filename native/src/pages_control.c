@@ -1,0 +1,154 @@
+/*
+ * The control page: found by its fixed path, read again whenever the file at the path is another.
+ *
+ * The host replaces the file (new file, rename) in a directory that is mounted read-only, so one
+ * stat per check tells. Nothing the container can write, its environment included, has a say here.
+ */
+#include "pages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "hamid_paths.h"
+#include "log.h"
+
+enum place { PLACE_UNKNOWN, PLACE_OUTSIDE, PLACE_CONTAINER };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* LOCK_CONTROL */
+static enum place place;
+static bool is_trusted;      /* `limits` holds what the file at the path says */
+static struct stat seen;     /* the file as it was when last read */
+static struct limits limits;
+
+const char *pages_limits_dir(void)
+{
+#ifdef HAMID_TEST_PATHS
+	const char *dir = getenv("HAMID_TEST_LIMITS_DIR");
+	if (dir)
+		return dir;
+#endif
+	return HAMID_LIMITS_DIR;
+}
+
+static void refuse(const char *path, const char *why)
+{
+	log_write(LOG_ERROR,
+		  "device memory is refused, for %s cannot be trusted: %s; the node's hamid daemon "
+		  "writes it: see its log, then delete the pod so that it is written anew",
+		  path, why);
+}
+
+/* The whole file, bounded; the length or -errno. */
+static ssize_t read_page(int fd, void *buffer, size_t capacity)
+{
+	size_t length = 0;
+	while (length < capacity) {
+		ssize_t n = read(fd, (char *)buffer + length, capacity - length);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		length += (size_t)n;
+	}
+	return (ssize_t)length;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* Read the file at `path`; says why when it will not do. Holds LOCK_CONTROL. */
+static bool read_limits(const char *path)
+{
+	uint8_t page[HAMID_CONTROL_BYTES_MAX + 1];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		refuse(path, strerror(errno));
+		return false;
+	}
+	ssize_t length = fstat(fd, &seen) < 0 ? -errno : read_page(fd, page, sizeof page);
+	close(fd);
+	if (length < 0) {
+		refuse(path, strerror((int)-length));
+		return false;
+	}
+	const char *why;
+	if (limits_parse(page, (size_t)length, &limits, &why) < 0) {
+		refuse(path, why);
+		return false;
+	}
+	return true;
+}
+
+static void refresh(void)
+{
+	static bool is_missing_said;
+	char path[512];
+	const char *dir = pages_limits_dir();
+	snprintf(path, sizeof path, "%s/%s", dir, HAMID_CONTROL_FILE);
+
+	struct stat now;
+	if (stat(path, &now) == 0) {
+		is_missing_said = false;
+		if (!is_same_file(&now, &seen))
+			is_trusted = read_limits(path);
+		return;
+	}
+	is_trusted = false;
+	memset(&seen, 0, sizeof seen);
+	if (!is_missing_said)
+		refuse(path, strerror(errno));
+	is_missing_said = true;
+}
+
+/* Decided once: a mount does not come or go while a process runs. */
+static enum place find_place(void)
+{
+	struct stat dir;
+	if (stat(pages_limits_dir(), &dir) == 0)
+		return PLACE_CONTAINER;
+	return errno == ENOENT || errno == ENOTDIR ? PLACE_OUTSIDE : PLACE_CONTAINER;
+}
+
+int pages_limit(const char *uuid, struct device_limit *ret_limit)
+{
+	int saved_errno = errno;
+	int result = -ENOENT;
+	pthread_mutex_lock(&mutex);
+	if (place == PLACE_UNKNOWN)
+		place = find_place();
+	if (place == PLACE_CONTAINER) {
+		refresh();
+		result = is_trusted ? 0 : -EPERM;
+	}
+	if (result == 0) {
+		const struct device_limit *found = limits_find(&limits, uuid);
+		struct device_limit limit = {.memory_limit_bytes = 0};
+		if (found)
+			limit = *found;
+		else
+			snprintf(limit.uuid, sizeof limit.uuid, "%s", uuid);
+		*ret_limit = limit;
+	}
+	pthread_mutex_unlock(&mutex);
+	errno = saved_errno;
+	return result;
+}
+
+void pages_control_after_fork(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	memset(&seen, 0, sizeof seen);
+}

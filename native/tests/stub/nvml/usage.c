@@ -1,0 +1,290 @@
+/* What is used of a card now: memory, processes, load, warmth. */
+#define _GNU_SOURCE
+#include "session.h"
+
+#include <string.h>
+#include <time.h>
+
+#define MIB (1024ull * 1024)
+#define MAX_PROCESSES 1024
+
+struct memory {
+	uint64_t total, reserved, used; /* bytes; used holds nothing reserved */
+};
+
+static bool is_in(const struct process *process, const struct instance *instance)
+{
+	return process->gpu_instance == instance->gpu_instance &&
+	       process->compute_instance == instance->compute_instance;
+}
+
+static uint64_t held_by_processes(const char *uuid)
+{
+	struct state *state = session_state();
+
+	return state ? state_used_bytes(state, uuid) : 0;
+}
+
+static struct memory instance_memory(const struct view *view)
+{
+	struct memory memory = {.total = view->instance.memory_mib * MIB};
+
+	for (uint32_t i = 0; i < view->card.process_count; i++)
+		if (is_in(&view->card.processes[i], &view->instance))
+			memory.used += view->card.processes[i].memory_mib * MIB;
+	memory.used += held_by_processes(view->instance.uuid);
+	return memory;
+}
+
+static struct memory card_memory(const struct card *card)
+{
+	struct memory memory = {.total = card->memory_mib * MIB,
+				.reserved = card->reserved_mib * MIB,
+				.used = card->used_mib * MIB};
+
+	for (uint32_t i = 0; i < card->process_count; i++)
+		memory.used += card->processes[i].memory_mib * MIB;
+	memory.used += held_by_processes(card->uuid);
+	for (uint32_t i = 0; i < card->instance_count; i++)
+		memory.used += held_by_processes(card->instances[i].uuid);
+	return memory;
+}
+
+static nvmlReturn_t read_memory(nvmlDevice_t device, struct memory *ret_memory)
+{
+	struct view view;
+	nvmlReturn_t result = session_view(device, &view);
+
+	while (result == NVML_SUCCESS && (view.card.fails & FAIL_HANG)) {
+		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+		result = session_view(device, &view);
+	}
+	if (result != NVML_SUCCESS)
+		return result;
+	if (view.card.fails & FAIL_NO_MEMORY_INFO)
+		return NVML_ERROR_NOT_SUPPORTED;
+	struct memory memory = view.is_instance ? instance_memory(&view) : card_memory(&view.card);
+
+	if (memory.reserved > memory.total)
+		memory.reserved = memory.total;
+	if (memory.used > memory.total - memory.reserved)
+		memory.used = memory.total - memory.reserved;
+	*ret_memory = memory;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *info)
+{
+	struct memory memory;
+	nvmlReturn_t result = info ? read_memory(device, &memory) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result != NVML_SUCCESS)
+		return result;
+	info->total = memory.total;
+	info->used = memory.used + memory.reserved;
+	info->free = info->total - info->used;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *info)
+{
+	struct memory memory;
+
+	if (!info)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (info->version != NVML_MEMORY_V2)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	nvmlReturn_t result = read_memory(device, &memory);
+
+	if (result != NVML_SUCCESS)
+		return result;
+	info->total = memory.total;
+	info->reserved = memory.reserved;
+	info->used = memory.used;
+	info->free = memory.total - memory.reserved - memory.used;
+	return NVML_SUCCESS;
+}
+
+/* A growing list that remembers how long it would have become. */
+struct process_list {
+	nvmlProcessInfo_t *to;
+	unsigned int capacity, count;
+};
+
+static void list_process(struct process_list *list, nvmlProcessInfo_t process)
+{
+	if (list->count < list->capacity)
+		list->to[list->count] = process;
+	list->count++;
+}
+
+static void list_held(struct process_list *list, const char *uuid, uint32_t gi, uint32_t ci)
+{
+	struct state_process held[MAX_PROCESSES];
+	struct state *state = session_state();
+	uint32_t count = state ? state_processes(state, uuid, held, MAX_PROCESSES) : 0;
+
+	for (uint32_t i = 0; i < count && i < MAX_PROCESSES; i++)
+		if (held[i].pid != 0) /* of another pid namespace: not ours to see */
+			list_process(list, (nvmlProcessInfo_t){.pid = held[i].pid,
+							       .usedGpuMemory = held[i].bytes,
+							       .gpuInstanceId = gi,
+							       .computeInstanceId = ci});
+}
+
+static void list_all(struct process_list *list, const struct view *view)
+{
+	for (uint32_t i = 0; i < view->card.process_count; i++) {
+		const struct process *process = &view->card.processes[i];
+
+		if (!view->is_instance || is_in(process, &view->instance))
+			list_process(list, (nvmlProcessInfo_t){
+						   .pid = process->pid,
+						   .usedGpuMemory = process->memory_mib * MIB,
+						   .gpuInstanceId = process->gpu_instance,
+						   .computeInstanceId = process->compute_instance});
+	}
+	if (!view->is_instance)
+		list_held(list, view->card.uuid, PROFILE_WHOLE_CARD, PROFILE_WHOLE_CARD);
+	for (uint32_t i = 0; i < view->card.instance_count; i++) {
+		const struct instance *instance = &view->card.instances[i];
+
+		if (!view->is_instance || strcmp(view->instance.uuid, instance->uuid) == 0)
+			list_held(list, instance->uuid, instance->gpu_instance,
+				  instance->compute_instance);
+	}
+}
+
+/* In two steps, as callers do: ask with room for none, then with room for that many. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+								  unsigned int *count,
+								  nvmlProcessInfo_t *processes)
+{
+	struct view view;
+	nvmlReturn_t result = count ? session_view(device, &view) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result != NVML_SUCCESS)
+		return result;
+	if (view.card.fails & FAIL_NO_PROCESSES)
+		return NVML_ERROR_NOT_SUPPORTED;
+	struct process_list list = {.to = processes, .capacity = processes ? *count : 0};
+
+	list_all(&list, &view);
+	*count = list.count;
+	return list.count > list.capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
+								  unsigned int *count,
+								  nvmlProcessInfo_t *processes)
+{
+	return nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);
+}
+
+static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count)
+{
+	struct view view;
+	nvmlReturn_t result = count ? session_view(device, &view) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result == NVML_SUCCESS)
+		*count = 0;
+	return result;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
+								   unsigned int *count,
+								   nvmlProcessInfo_t *processes)
+{
+	(void)processes;
+	return no_processes(device, count);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
+								     unsigned int *count,
+								     nvmlProcessInfo_t *processes)
+{
+	(void)processes;
+	return no_processes(device, count);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
+							nvmlUtilization_t *utilisation)
+{
+	struct view view;
+	nvmlReturn_t result = utilisation ? session_view(device, &view)
+					  : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result != NVML_SUCCESS)
+		return result;
+	/* The real driver gives none for a card cut into instances, nor for an instance. */
+	if (view.card.mig_enabled || (view.card.fails & FAIL_NO_UTILISATION))
+		return NVML_ERROR_NOT_SUPPORTED;
+	utilisation->gpu = view.card.gpu_util;
+	utilisation->memory = view.card.mem_util;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor,
+						   unsigned int *temperature)
+{
+	struct view view;
+	nvmlReturn_t result = temperature && sensor == 0 ? session_view(device, &view)
+							 : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result != NVML_SUCCESS)
+		return result;
+	if (view.card.fails & FAIL_NO_TEMPERATURE)
+		return NVML_ERROR_NOT_SUPPORTED;
+	*temperature = view.card.temperature_c;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power_mw)
+{
+	struct view view;
+	nvmlReturn_t result = power_mw ? session_view(device, &view) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result == NVML_SUCCESS)
+		*power_mw = view.card.power_mw;
+	return result;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device,
+							    unsigned int *power_mw)
+{
+	struct view view;
+	nvmlReturn_t result = power_mw ? session_view(device, &view) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result == NVML_SUCCESS)
+		*power_mw = view.card.power_limit_mw;
+	return result;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int error_type,
+						      unsigned int counter_type,
+						      unsigned long long *count)
+{
+	struct view view;
+	nvmlReturn_t result = count ? session_view(device, &view) : NVML_ERROR_INVALID_ARGUMENT;
+
+	(void)counter_type; /* volatile and aggregate are one here */
+	if (result != NVML_SUCCESS)
+		return result;
+	*count = 0;
+	for (uint32_t i = 0; i < view.card.event_count; i++) /* event bits 1 and 2, types 0 and 1 */
+		*count += view.card.events[i].type == 1ull << error_type;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correctable,
+						    unsigned int *uncorrectable,
+						    unsigned int *is_pending,
+						    unsigned int *has_failed)
+{
+	struct view view;
+	nvmlReturn_t result = session_view(device, &view);
+
+	if (result == NVML_SUCCESS)
+		*correctable = *uncorrectable = *is_pending = *has_failed = 0;
+	return result;
+}
