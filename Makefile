@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-cluster test-gpu check format native bench lock generate clean
+.PHONY: help setup run test test-fast test-cluster cluster-build test-gpu check format native bench lock generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,13 @@ check: setup ## lint, types, import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# 3: not on this machine; the tests then say why, or fail where CI or HAMID_REQUIRE_CLUSTER is set.
+cluster-build: setup ## build the Kubernetes that test-cluster starts (minutes, once)
+	PYTHON=$(abspath $(BIN))/python tests/cluster/up/build.sh || [ $$? = 3 ]
+
+test-cluster: setup native cluster-build ## the daemon on a real API server, scheduler, kubelet and containerd
+	$(BIN)/pytest tests/cluster tests/deploy
 
 format: setup ## format the code and mend what lint can mend
 	$(BIN)/ruff check --fix
