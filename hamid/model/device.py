@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NewType
@@ -10,6 +11,25 @@ DeviceUuid = NewType("DeviceUuid", str)
 
 WHOLE_DEVICE_PERCENT: Final = 100
 """Cores of a whole device; a share of this size has the device to itself."""
+
+
+_MODEL_TOKEN: Final = re.compile(r"[^\W_]+")
+
+
+def model_matches(pattern: str, model: str) -> bool:
+    """Whether the model is meant by the pattern; case does not count.
+
+    Both are read as words: runs of letters and digits, whatever stands between them. The words
+    of the pattern must occur in the model side by side. So for `NVIDIA A100-SXM4-80GB` the
+    patterns `A100`, `a100-sxm4` and `nvidia a100` match; `A10`, `SXM` and `A100-80GB` do not.
+    A pattern without any word matches nothing.
+    """
+    wanted = _MODEL_TOKEN.findall(pattern.casefold())
+    words = _MODEL_TOKEN.findall(model.casefold())
+    count = len(wanted)
+    return count > 0 and any(
+        words[start : start + count] == wanted for start in range(len(words) - count + 1)
+    )
 
 
 class DeviceMode(StrEnum):

@@ -71,7 +71,7 @@ class ContainerRequest:
 class DeviceSelection:
     """Which devices the pod's author allows; empty tuples allow all.
 
-    Models match by token (see `codec.pod_request`), UUIDs exactly.
+    Models match by word (see `model.device.model_matches`), UUIDs exactly.
     """
 
     use_models: tuple[str, ...] = ()

@@ -1,0 +1,142 @@
+"""The scheduler's extender protocol: what kube-scheduler sends, and what it reads.
+
+Source of the shapes: `kubernetes/kube-scheduler:extender/v1/types.go`. The types have no JSON
+tags, so keys are Go's field names; as Go does, we read keys in any case. An error is an answer
+like any other: HTTP 200 with `Error` set.
+
+Of the pod only its identity is read: whatever else the body says of it, our own watch knows
+better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text, dumps, loads_object
+from hamid.errors import ExtenderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hamid.codec.jsontext import JsonObject
+
+_Args = TypeVar("_Args")
+
+_HINT: Final = "only kube-scheduler should call this; see its extender configuration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterArgs:
+    """Which pod is to be placed on which nodes; prioritize sends the same.
+
+    Attributes:
+        node_names: None unless the extender is configured with `nodeCacheCapable: true`.
+        has_nodes: whole Node objects were sent instead.
+    """
+
+    pod_uid: str
+    namespace: str
+    pod_name: str
+    node_names: tuple[str, ...] | None
+    has_nodes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterResult:
+    """The nodes that fit, and why the others do not.
+
+    Attributes:
+        failed: node → reason; making room there may help.
+        failed_unresolvable: node → reason; nothing that ends there would help.
+        error: when not empty, the answer is this error and nothing else.
+    """
+
+    node_names: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    failed_unresolvable: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingArgs:
+    """Which pod is to be bound to which node."""
+
+    pod_uid: str
+    namespace: str
+    pod_name: str
+    node_name: str
+
+
+def decode_filter_args(body: bytes) -> FilterArgs:
+    """The arguments of filter or prioritize."""
+
+    def read() -> FilterArgs:
+        args = _folded(loads_object(body))
+        pod = _folded(as_object(args.get("pod"), what="Pod"))
+        meta = _folded(as_object(pod.get("metadata"), what="Pod.metadata"))
+        names = args.get("nodenames")
+        return FilterArgs(
+            pod_uid=as_text(meta.get("uid"), what="Pod.metadata.uid"),
+            namespace=as_text(meta.get("namespace"), what="Pod.metadata.namespace"),
+            pod_name=as_text(meta.get("name"), what="Pod.metadata.name"),
+            node_names=None if names is None else _node_names(names),
+            has_nodes=args.get("nodes") is not None,
+        )
+
+    return _read("filter", read)
+
+
+def decode_binding_args(body: bytes) -> BindingArgs:
+    """The arguments of bind."""
+
+    def read() -> BindingArgs:
+        args = _folded(loads_object(body))
+        return BindingArgs(
+            pod_uid=as_text(args.get("poduid"), what="PodUID"),
+            namespace=as_text(args.get("podnamespace"), what="PodNamespace"),
+            pod_name=as_text(args.get("podname"), what="PodName"),
+            node_name=as_text(args.get("node"), what="Node"),
+        )
+
+    return _read("bind", read)
+
+
+def encode_filter_result(result: FilterResult) -> bytes:
+    """The answer to filter."""
+    return dumps(
+        {
+            "Nodes": None,
+            "NodeNames": list(result.node_names),
+            "FailedNodes": dict(result.failed),
+            "FailedAndUnresolvableNodes": dict(result.failed_unresolvable),
+            "Error": result.error,
+        }
+    )
+
+
+def encode_priorities(scores: Mapping[str, int]) -> bytes:
+    """The answer to prioritize: node → score, higher is better."""
+    return dumps([{"Host": name, "Score": score} for name, score in scores.items()])
+
+
+def encode_binding_result(error: str) -> bytes:
+    """The answer to bind; an empty error means bound."""
+    return dumps({"Error": error})
+
+
+def _read(verb: str, read: Callable[[], _Args]) -> _Args:
+    try:
+        return read()
+    except ShapeError as error:
+        raise ExtenderError(f"the {verb} call cannot be read: {error}", hint=_HINT) from error
+
+
+def _folded(value: JsonObject) -> JsonObject:
+    return {key.lower(): entry for key, entry in value.items()}
+
+
+def _node_names(value: object) -> tuple[str, ...]:
+    return tuple(
+        as_text(name, what="a name in NodeNames") for name in as_list(value, what="NodeNames")
+    )
