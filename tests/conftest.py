@@ -1,0 +1,72 @@
+"""What every test gets: no task may outlive its test, logs are values, GPU tests need a GPU."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+import pytest
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+# Generated tests draw the same examples everywhere, and do not mind a slow machine.
+hypothesis.settings.register_profile("hamid", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("hamid")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip GPU tests, with the reason, where no GPU answers."""
+    if shutil.which("nvidia-smi") is None:
+        skip = pytest.mark.skip(reason="no GPU here: nvidia-smi is not installed (make test-gpu)")
+        for item in items:
+            if item.get_closest_marker("gpu") is not None:
+                item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[list[Any]]:
+    """The log entries of the test, in order: dicts with `event`, `log_level` and the fields."""
+    with structlog.testing.capture_logs() as entries:
+        yield entries
+
+
+@pytest.fixture
+def assert_logged(logs: list[Any]) -> Callable[..., None]:
+    """A check that an event was logged, with at least the given fields."""
+
+    def check(event: str, **fields: object) -> None:
+        wanted = {"event": event, **fields}
+        found = [entry for entry in logs if wanted.items() <= entry.items()]
+        assert found, f"no log entry has {wanted}; logged were {logs}"
+
+    return check
+
+
+@pytest.fixture(autouse=True)
+def _no_task_is_left_behind(request: pytest.FixtureRequest) -> None:
+    """Fail an async test that ends while a task it started still runs."""
+    if inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
+        request.getfixturevalue("_leaked_task_check")
+
+
+@pytest.fixture
+async def _leaked_task_check() -> AsyncIterator[None]:
+    before = asyncio.all_tasks()
+
+    yield
+
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    for _ in range(3):  # a task that is just being cancelled needs a turn of the loop to end
+        if all(task.done() for task in left):
+            return
+        await asyncio.sleep(0)
+    names = sorted(task.get_name() for task in left if not task.done())
+    for task in left:
+        task.cancel()
+    if names:
+        pytest.fail(f"tasks outlived the test: {', '.join(names)}")
