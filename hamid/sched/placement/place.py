@@ -1,0 +1,278 @@
+"""Where a pod goes: the shares it would get on one node, and the ranking of all nodes.
+
+How the containers of a pod add up on a device while they are placed, one after another in the
+order of the spec, is the rule of `hamid.model.allocation`: what is checked here is what
+`PodAllocation.holds` will book.
+
+    an init container        runs beside the sidecars before it
+    a sidecar, an app        runs beside all sidecars and app containers
+
+Invariants:
+
+1. A container's shares are on distinct devices.
+2. A pod that asks for no device has nothing to be placed; callers do not bring it here.
+3. Where the preferred choice for one container leaves no room for a later one, other choices are
+   tried, up to `MAX_TRIES`: on small nodes, a pod that fits is found to fit.
+4. A container is first offered the devices of the pod's plain init containers that no later
+   container took over: the kubelet hands those slots on in just this way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from hamid.model.allocation import ContainerAllocation, PodAllocation
+from hamid.model.request import ContainerKind
+from hamid.model.shortfall import Resource, Shortfall
+from hamid.sched.placement.fit import UNCHANGEABLE, share_on, shortfalls
+from hamid.sched.placement.policy import ORDERINGS, device_load_ppm, load_ppm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hamid.model.device import DeviceShare, DeviceUsage, DeviceUuid
+    from hamid.model.node import NodeSnapshot
+    from hamid.model.request import ContainerRequest, PodRequest
+    from hamid.sched.placement.policy import Policies
+
+MAX_TRIES: Final = 512
+"""Choices of devices tried for one pod on one node before it counts as not fitting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlacement:
+    """What a pod would get on one node.
+
+    Attributes:
+        load_ppm: how full the node would be with it; see `policy`.
+    """
+
+    allocation: PodAllocation
+    load_ppm: int
+
+    @property
+    def node_name(self) -> str:
+        """The node."""
+        return self.allocation.node_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a pod fits.
+
+    Attributes:
+        ranked: one or more nodes, best first.
+        refusals: what each other node lacks.
+    """
+
+    ranked: tuple[NodePlacement, ...]
+    refusals: Mapping[str, tuple[Shortfall, ...]]
+
+    @property
+    def best(self) -> NodePlacement:
+        """The node that was chosen."""
+        return self.ranked[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaceable:
+    """A pod fits nowhere; what each node lacks."""
+
+    refusals: Mapping[str, tuple[Shortfall, ...]]
+
+
+def place(
+    request: PodRequest, nodes: Iterable[NodeSnapshot], *, policies: Policies
+) -> Placement | Unplaceable:
+    """Return all nodes that fit, ranked by policy and then by name, and what the others lack."""
+    wanted = policies.for_request(request)
+    fitting: list[NodePlacement] = []
+    refusals: dict[str, tuple[Shortfall, ...]] = {}
+    for node in nodes:
+        outcome = place_on_node(request, node, policies=policies)
+        if isinstance(outcome, NodePlacement):
+            fitting.append(outcome)
+        else:
+            refusals[node.node_name] = outcome
+    if not fitting:
+        return Unplaceable(refusals=refusals)
+    ordering = ORDERINGS[wanted.node]
+    fitting.sort(key=lambda found: (ordering(found.load_ppm), found.node_name))
+    return Placement(ranked=tuple(fitting), refusals=refusals)
+
+
+def place_on_node(
+    request: PodRequest, node: NodeSnapshot, *, policies: Policies
+) -> NodePlacement | tuple[Shortfall, ...]:
+    """Return what the pod would get on the node, or all that stands against it.
+
+    Shortfalls are those of the first container for which there are too few devices: one of
+    `DEVICE_COUNT` (requested devices, those that do not fit, those there are), then those of each
+    device. A node without devices lacks its `REGISTRATION`.
+    """
+    if not node.usages:
+        return (Shortfall(resource=Resource.REGISTRATION),)
+    search = _Search(request=request, node=node, policies=policies.for_request(request))
+    shares = search.run()
+    if shares is None:
+        return search.refusal
+    allocation = PodAllocation(
+        pod_uid=request.pod_uid,
+        node_name=node.node_name,
+        containers=tuple(
+            ContainerAllocation(
+                container_name=container.container_name,
+                kind=container.kind,
+                shares=given,
+                priority=container.priority,
+            )
+            for container, given in zip(request.requests, shares, strict=True)
+        ),
+    )
+    return NodePlacement(allocation=allocation, load_ppm=node_load_ppm(node, allocation))
+
+
+def node_load_ppm(node: NodeSnapshot, allocation: PodAllocation) -> int:
+    """How full the node is with the allocation on it."""
+    holds = allocation.holds()
+    return load_ppm(
+        usage.with_hold(hold) if (hold := holds.get(usage.device.device_uuid)) else usage
+        for usage in node.usages
+    )
+
+
+def is_hopeless(refusal: tuple[Shortfall, ...]) -> bool:
+    """Whether a node would refuse the pod even if it were empty: waiting for it is useless."""
+    count = next((s for s in refusal if s.resource is Resource.DEVICE_COUNT), None)
+    if count is None:
+        return True
+    barred = {s.device_uuid for s in refusal if s.device_uuid and _is_lasting(s)}
+    return count.capacity - len(barred) < count.requested
+
+
+def _is_lasting(shortfall: Shortfall) -> bool:
+    if shortfall.resource in UNCHANGEABLE:
+        return True
+    return (
+        shortfall.resource in {Resource.MEMORY_MIB, Resource.CORE_PERCENT, Resource.SLOTS}
+        and shortfall.requested > shortfall.capacity
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """Each device as the next container would find it: its index is that of the node's usages.
+
+    Attributes:
+        init: others' pods and this pod's sidecars.
+        app: those, and this pod's app containers.
+        reusable: devices of plain init containers that no later container took over.
+    """
+
+    init: tuple[DeviceUsage, ...]
+    app: tuple[DeviceUsage, ...]
+    reusable: frozenset[DeviceUuid] = frozenset()
+
+    def of(self, kind: ContainerKind) -> tuple[DeviceUsage, ...]:
+        return self.init if kind is ContainerKind.INIT else self.app
+
+    def with_shares(self, kind: ContainerKind, shares: tuple[DeviceShare, ...]) -> _Views:
+        uuids = {share.device_uuid for share in shares}
+        if kind is ContainerKind.INIT:
+            return replace(self, reusable=self.reusable | uuids)
+        app = _with_shares(self.app, shares)
+        init = _with_shares(self.init, shares) if kind is ContainerKind.SIDECAR else self.init
+        return _Views(init=init, app=app, reusable=self.reusable - uuids)
+
+
+def _with_shares(
+    usages: tuple[DeviceUsage, ...], shares: tuple[DeviceShare, ...]
+) -> tuple[DeviceUsage, ...]:
+    by_uuid = {share.device_uuid: share for share in shares}
+    return tuple(
+        usage.with_share(share) if (share := by_uuid.get(usage.device.device_uuid)) else usage
+        for usage in usages
+    )
+
+
+class _Search:
+    """Depth-first over the containers, the preferred devices first.
+
+    Devices of one container do not influence each other, so that a single container needs no
+    second try; only a later container can make an earlier choice a bad one.
+    """
+
+    def __init__(self, *, request: PodRequest, node: NodeSnapshot, policies: Policies) -> None:
+        self._request = request
+        self._node = node
+        self._ordering = ORDERINGS[policies.device]
+        self._tries_left = MAX_TRIES
+        self._refused_at = -1
+        self.refusal: tuple[Shortfall, ...] = ()
+
+    def run(self) -> list[tuple[DeviceShare, ...]] | None:
+        """The shares of each container, or None; then `refusal` says why."""
+        usages = self._node.usages
+        return self._descend(0, _Views(init=usages, app=usages))
+
+    def _descend(self, depth: int, views: _Views) -> list[tuple[DeviceShare, ...]] | None:
+        if depth == len(self._request.requests):
+            return []
+        container = self._request.requests[depth]
+        candidates = self._candidates(depth, views)
+        for shares in combinations(candidates, container.device_count):
+            if self._tries_left <= 0:
+                return None
+            self._tries_left -= 1
+            rest = self._descend(depth + 1, views.with_shares(container.kind, shares))
+            if rest is not None:
+                return [shares, *rest]
+        return None
+
+    def _candidates(self, depth: int, views: _Views) -> list[DeviceShare]:
+        """The shares that would fit, best device first; notes the refusal if they are too few."""
+        container = self._request.requests[depth]
+        fitting: list[tuple[tuple[bool, int, int, str], DeviceShare]] = []
+        lacking: list[Shortfall] = []
+        unfit_count = 0
+        for usage in views.of(container.kind):
+            device = usage.device
+            share = share_on(device, container)
+            found = shortfalls(
+                usage,
+                share,
+                request=self._request,
+                is_cordoned=device.device_uuid in self._node.cordoned,
+            )
+            if found:
+                unfit_count += 1
+                lacking += found
+                continue
+            key = (
+                device.device_uuid not in views.reusable,
+                self._ordering(device_load_ppm(usage.with_share(share))),
+                device.device_index,
+                device.device_uuid,
+            )
+            fitting.append((key, share))
+        if len(fitting) < container.device_count:
+            self._refuse(depth, container, unfit_count, lacking)
+        fitting.sort(key=lambda pair: pair[0])
+        return [share for _, share in fitting]
+
+    def _refuse(
+        self, depth: int, container: ContainerRequest, unfit_count: int, lacking: list[Shortfall]
+    ) -> None:
+        """Keep the refusal of the deepest container, as the preferred choices led to it."""
+        if depth <= self._refused_at:
+            return
+        self._refused_at = depth
+        count = Shortfall(
+            resource=Resource.DEVICE_COUNT,
+            requested=container.device_count,
+            used=unfit_count,
+            capacity=len(self._node.usages),
+        )
+        self.refusal = (count, *lacking)

@@ -1,0 +1,176 @@
+import pytest
+
+from hamid.model.device import DeviceMode, DeviceUsage
+from hamid.model.quantities import MemoryMib
+from hamid.model.request import DeviceSelection
+from hamid.sched.placement.explain import cluster_sentence, node_sentence, node_sentences
+from hamid.sched.placement.place import place, place_on_node
+from hamid.sched.placement.policy import Policies
+from tests.sched.builders import make_container, make_device, make_node, make_request, whole_card
+
+T4 = "NVIDIA-Tesla T4"
+
+
+def asking(mib=3_000, **overrides):
+    container = {
+        "core_percent": overrides.pop("core_percent", 0),
+        "device_count": overrides.pop("count", 1),
+    }
+    return make_request(make_container(memory=MemoryMib(mib=mib), **container), **overrides)
+
+
+def card(index, **overrides):
+    usage = {
+        key: overrides.pop(key)
+        for key in ("memory_used_mib", "slots_used", "core_used_percent", "exclusive_count")
+        if key in overrides
+    }
+    return DeviceUsage(
+        device=make_device(f"card-{index}", device_index=index, **overrides), **usage
+    )
+
+
+def cards(count, **overrides):
+    return [card(n, **overrides) for n in range(count)]
+
+
+def refusal_of(request, *usages, cordoned=()):
+    node = make_node(usages=usages, cordoned=cordoned)
+    refusal = place_on_node(request, node, policies=Policies())
+    assert isinstance(refusal, tuple)
+    return refusal
+
+
+@pytest.mark.parametrize(
+    ("request_", "usages", "expected"),
+    [
+        pytest.param(
+            asking(selection=DeviceSelection(use_models=("A100",))),
+            [
+                *cards(4, memory_used_mib=39_000),
+                card(4, memory_used_mib=38_800),
+                *[card(n, model=T4) for n in (5, 6, 7)],
+            ],
+            "no card of 8 fits: 5 lack memory (need 3000 MiB, most free 1200 MiB), 3 are of another model (A100 asked)",
+            id="memory and model",
+        ),
+        pytest.param(
+            asking(core_percent=30),
+            [
+                card(0, core_used_percent=80, slots_used=1),
+                card(1, core_used_percent=90, slots_used=10),
+            ],
+            "no card of 2 fits: 2 lack cores (need 30 %, most free 20 %), 1 has no free slot (10 of 10 taken)",
+            id="cores and slots",
+        ),
+        pytest.param(
+            asking(50_000),
+            [card(0), card(1, memory_used_mib=10)],
+            "no card of 2 fits: 2 are too small (need 50000 MiB, largest has 40000 MiB)",
+            id="larger than any card",
+        ),
+        pytest.param(
+            make_request(whole_card()),
+            [card(0, slots_used=1)],
+            "no card of 1 fits: 1 is in use (a whole card is asked)",
+            id="a whole card is asked",
+        ),
+        pytest.param(
+            asking(),
+            [
+                card(
+                    0,
+                    slots_used=1,
+                    exclusive_count=1,
+                    core_used_percent=100,
+                    memory_used_mib=40_000,
+                )
+            ],
+            "no card of 1 fits: 1 is held whole by another container",
+            id="a card that is held whole lacks nothing else",
+        ),
+        pytest.param(
+            asking(),
+            [card(0, core_used_percent=100, slots_used=2)],
+            "no card of 1 fits: 1 has all cores promised",
+            id="promised cores",
+        ),
+        pytest.param(
+            asking(count=4),
+            [*cards(3), card(3, is_healthy=False)],
+            "4 cards needed, only 3 fit (of 4): 1 is unhealthy",
+            id="too few cards",
+        ),
+        pytest.param(
+            asking(count=2),
+            [card(0)],
+            "2 cards needed, only 1 fits (of 1)",
+            id="a node with too few cards",
+        ),
+        pytest.param(
+            asking(selection=DeviceSelection(use_uuids=("x", "y", "z", "q"), avoid_uuids=("v",))),
+            [card(0)],
+            "no card of 1 fits: 1 is excluded by UUID (x or y or z or 1 more asked, v avoided)",
+            id="uuids",
+        ),
+        pytest.param(
+            asking(allowed_modes=("mig",)),
+            [card(0, mode=DeviceMode.HAMI_CORE)],
+            "no card of 1 fits: 1 is in another mode (mig asked)",
+            id="mode",
+        ),
+        pytest.param(asking(), [], "the node registers no card", id="no card"),
+    ],
+)
+def test_a_node_says_what_it_lacks(request_, usages, expected):
+    assert node_sentence(request_, refusal_of(request_, *usages)) == expected
+
+
+def test_a_cordoned_card_is_said_to_be_cordoned():
+    refusal = refusal_of(asking(), card(0), cordoned=["card-0"])
+
+    assert node_sentence(asking(), refusal) == "no card of 1 fits: 1 is cordoned"
+
+
+def cluster(request):
+    nodes = [
+        make_node("full-1", usages=cards(8, memory_used_mib=39_000)),
+        make_node("full-2", usages=cards(8, memory_used_mib=38_000)),
+        make_node("ill", usages=cards(2, is_healthy=False)),
+        make_node("silent", usages=[]),
+    ]
+    return place(request, nodes, policies=Policies()).refusals
+
+
+def test_nodes_with_the_same_reasons_share_one_sentence():
+    """kube-scheduler merges equal texts, so that an event stays readable at 1,000 nodes."""
+    sentences = node_sentences(asking(), cluster(asking()))
+
+    assert sentences == {
+        "full-1": "no card of 16 on 2 nodes fits: 16 lack memory (need 3000 MiB, most free 2000 MiB)",
+        "full-2": "no card of 16 on 2 nodes fits: 16 lack memory (need 3000 MiB, most free 2000 MiB)",
+        "ill": "no card of 2 fits: 2 are unhealthy",
+        "silent": "the node registers no card",
+    }
+
+
+def test_the_cluster_says_per_reason_how_many_cards_on_how_many_nodes():
+    assert cluster_sentence(asking(), cluster(asking())) == (
+        "no card of 18 on 3 nodes fits: 16 on 2 nodes lack memory (need 3000 MiB, most free 2000 MiB), "
+        "2 on 1 node are unhealthy; 1 node without registered cards"
+    )
+
+
+def test_too_few_cards_on_several_nodes():
+    request = asking(count=4)
+    refusals = {"a": refusal_of(request, *cards(2)), "b": refusal_of(request, *cards(1))}
+
+    assert (
+        cluster_sentence(request, refusals)
+        == "4 cards needed, too few on each node fit (of 3 on 2 nodes)"
+    )
+
+
+def test_a_cluster_without_cards_says_so():
+    assert cluster_sentence(asking(), {"a": refusal_of(asking())}) == "the node registers no card"
+    assert cluster_sentence(asking(), {}) == "no node was offered"

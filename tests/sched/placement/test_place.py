@@ -1,0 +1,311 @@
+import pytest
+
+from hamid.model.device import DeviceUsage
+from hamid.model.quantities import MemoryMib, MemoryPercent
+from hamid.model.request import ContainerKind, DeviceSelection, PolicyName
+from hamid.model.shortfall import Resource
+from hamid.sched.placement.place import (
+    NodePlacement,
+    Placement,
+    Unplaceable,
+    is_hopeless,
+    place,
+    place_on_node,
+)
+from hamid.sched.placement.policy import Policies
+from tests.sched.builders import (
+    make_container,
+    make_device,
+    make_devices,
+    make_node,
+    make_request,
+    whole_card,
+)
+
+BINPACK = Policies()
+SPREAD = Policies(node=PolicyName.SPREAD, device=PolicyName.SPREAD)
+
+
+def used(name, used_mib, *, index=0, **overrides):
+    device = make_device(name, device_index=index, **overrides)
+    return DeviceUsage(device=device, slots_used=1, memory_used_mib=used_mib)
+
+
+def given(outcome):
+    assert isinstance(outcome, NodePlacement), outcome
+    return {
+        c.container_name: [share.device_uuid for share in c.shares]
+        for c in outcome.allocation.containers
+    }
+
+
+def container(name, mib, kind=ContainerKind.APP, **overrides):
+    return make_container(name, memory=MemoryMib(mib=mib), kind=kind, **overrides)
+
+
+# Devices of one node: the input of field report d 8.
+HALF_FULL = (
+    used("a", 36_000, index=0),
+    used("b", 28_000, index=1),
+    used("c", 12_000, index=2),
+    used("d", 4_000, index=3),
+)
+
+
+@pytest.mark.parametrize(
+    ("policies", "count", "expected"),
+    [
+        pytest.param(SPREAD, 1, ["d"], id="spread takes the emptiest card"),
+        pytest.param(BINPACK, 1, ["a"], id="binpack takes the fullest card that fits"),
+        pytest.param(SPREAD, 2, ["d", "c"], id="two spread cards are the two emptiest"),
+        pytest.param(BINPACK, 2, ["a", "b"], id="two packed cards are the two fullest"),
+    ],
+)
+def test_devices_are_chosen_by_policy(policies, count, expected):
+    request = make_request(make_container(device_count=count))
+
+    outcome = place_on_node(request, make_node(usages=HALF_FULL), policies=policies)
+
+    assert given(outcome) == {"main": expected}
+
+
+def test_equal_devices_are_taken_by_index():
+    outcome = place_on_node(make_request(), make_node(devices=make_devices(3)), policies=SPREAD)
+
+    assert given(outcome) == {"main": ["card-0"]}
+
+
+def test_the_pods_annotation_outranks_the_clusters_default():
+    request = make_request(device_policy=PolicyName.SPREAD)
+
+    outcome = place_on_node(request, make_node(usages=HALF_FULL), policies=BINPACK)
+
+    assert given(outcome) == {"main": ["d"]}
+
+
+def test_a_container_gets_distinct_cards():
+    request = make_request(make_container(device_count=2))
+
+    outcome = place_on_node(request, make_node(devices=make_devices(1)), policies=BINPACK)
+
+    assert [s.resource for s in outcome] == [Resource.DEVICE_COUNT]
+    assert (outcome[0].requested, outcome[0].used, outcome[0].capacity) == (2, 0, 1)
+
+
+def test_a_percentage_is_booked_on_the_card_really_chosen():
+    devices = (
+        make_device("small", device_index=0, memory_mib=16_000),
+        make_device("large", device_index=1, memory_mib=24_000),
+    )
+    request = make_request(
+        make_container(device_count=2, memory=MemoryPercent(percent=50)),
+    )
+
+    outcome = place_on_node(request, make_node(devices=devices), policies=BINPACK)
+
+    shares = outcome.allocation.containers[0].shares
+    assert {s.device_uuid: s.memory_mib for s in shares} == {"small": 8_000, "large": 12_000}
+
+
+def test_app_containers_add_up_on_one_card():
+    request = make_request(container("a", 9_000), container("b", 9_000))
+
+    fits = place_on_node(
+        request, make_node(devices=make_devices(1, memory_mib=18_000)), policies=BINPACK
+    )
+    refused = place_on_node(
+        request, make_node(devices=make_devices(1, memory_mib=17_999)), policies=BINPACK
+    )
+
+    assert given(fits) == {"a": ["card-0"], "b": ["card-0"]}
+    assert [s.resource for s in refused] == [Resource.DEVICE_COUNT, Resource.MEMORY_MIB]
+
+
+INIT_PEAK = (
+    container("i1", 10_000, ContainerKind.INIT),
+    container("i2", 10_000, ContainerKind.INIT),
+    container("i3", 10_000, ContainerKind.INIT),
+    container("app", 4_000),
+)
+SIDECAR_SUM = (
+    container("i1", 10_000, ContainerKind.INIT),
+    container("s1", 3_000, ContainerKind.SIDECAR),
+    container("app", 8_000),
+)
+SIDECAR_BEFORE_INIT = (
+    container("s1", 3_000, ContainerKind.SIDECAR),
+    container("i1", 10_000, ContainerKind.INIT),
+    container("app", 8_000),
+)
+
+
+@pytest.mark.parametrize(
+    ("containers", "peak_mib"),
+    [
+        pytest.param(INIT_PEAK, 10_000, id="init containers run one after another"),
+        pytest.param(SIDECAR_SUM, 11_000, id="a sidecar stays beside the app"),
+        pytest.param(
+            SIDECAR_BEFORE_INIT, 13_000, id="an earlier sidecar runs beside an init container"
+        ),
+    ],
+)
+def test_what_is_checked_is_what_is_booked(containers, peak_mib):
+    request = make_request(*containers)
+
+    fits = place_on_node(
+        request, make_node(devices=make_devices(1, memory_mib=peak_mib)), policies=BINPACK
+    )
+    refused = place_on_node(
+        request, make_node(devices=make_devices(1, memory_mib=peak_mib - 1)), policies=BINPACK
+    )
+
+    assert fits.allocation.holds()["card-0"].memory_mib == peak_mib
+    assert not isinstance(refused, NodePlacement)
+
+
+def test_an_app_container_takes_the_card_of_its_pods_init_container():
+    """The kubelet hands the slots of init containers on to app containers."""
+    request = make_request(container("init", 30_000, ContainerKind.INIT), container("app", 1_000))
+    usages = (used("a", 20_000, index=0), used("b", 1_000, index=1))
+
+    outcome = place_on_node(request, make_node(usages=usages), policies=BINPACK)
+
+    assert given(outcome) == {"init": ["b"], "app": ["b"]}
+
+
+def test_a_card_taken_over_from_an_init_container_is_not_handed_on_twice():
+    request = make_request(
+        container("init", 1_000, ContainerKind.INIT), container("a", 1_000), container("b", 1_000)
+    )
+
+    outcome = place_on_node(request, make_node(devices=make_devices(2)), policies=SPREAD)
+
+    assert given(outcome) == {"init": ["card-0"], "a": ["card-0"], "b": ["card-1"]}
+
+
+def test_another_choice_is_tried_where_the_preferred_one_leaves_no_room():
+    """Binpack would put the small container onto the only card that is large enough for `big`."""
+    request = make_request(container("small", 1_000), container("big", 20_000))
+    usages = (
+        used("roomy", 20_000, index=0),
+        used("tight", 1_000, index=1, memory_mib=10_000),
+    )
+
+    outcome = place_on_node(request, make_node(usages=usages), policies=BINPACK)
+
+    assert given(outcome) == {"small": ["tight"], "big": ["roomy"]}
+
+
+def test_a_whole_card_is_shared_with_nobody_not_even_in_the_pod():
+    request = make_request(whole_card("whole"), make_container("other"))
+
+    outcome = place_on_node(request, make_node(devices=make_devices(2)), policies=BINPACK)
+    refused = place_on_node(request, make_node(devices=make_devices(1)), policies=BINPACK)
+
+    assert given(outcome) == {"whole": ["card-0"], "other": ["card-1"]}
+    assert Resource.EXCLUSIVITY in {s.resource for s in refused}
+
+
+def test_an_init_container_may_have_the_whole_card_before_the_app_has_a_part():
+    request = make_request(whole_card("init", kind=ContainerKind.INIT), make_container("app"))
+
+    outcome = place_on_node(request, make_node(devices=make_devices(1)), policies=BINPACK)
+
+    assert given(outcome) == {"init": ["card-0"], "app": ["card-0"]}
+
+
+def test_a_node_without_devices_lacks_its_registration():
+    (found,) = place_on_node(make_request(), make_node(devices=()), policies=BINPACK)
+
+    assert found.resource is Resource.REGISTRATION
+
+
+def test_cordoned_devices_are_left_alone():
+    node = make_node(devices=make_devices(2), cordoned=["card-0"])
+
+    assert given(place_on_node(make_request(), node, policies=BINPACK)) == {"main": ["card-1"]}
+
+
+def nodes_of_load(*loads_mib):
+    return [make_node(f"node-{n}", usages=[used("card", load)]) for n, load in enumerate(loads_mib)]
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        pytest.param(BINPACK, ["node-1", "node-2", "node-0"], id="binpack ranks the fullest first"),
+        pytest.param(SPREAD, ["node-0", "node-2", "node-1"], id="spread ranks the emptiest first"),
+    ],
+)
+def test_nodes_are_ranked_by_policy(policies, expected):
+    outcome = place(make_request(), nodes_of_load(1_000, 30_000, 20_000, 40_000), policies=policies)
+
+    assert isinstance(outcome, Placement)
+    assert [found.node_name for found in outcome.ranked] == expected
+    assert outcome.best.node_name == expected[0]
+    assert set(outcome.refusals) == {"node-3"}
+
+
+def test_equal_nodes_are_ranked_by_name_whatever_their_order():
+    nodes = nodes_of_load(0, 0, 0)
+
+    forward = place(make_request(), nodes, policies=BINPACK)
+    backward = place(make_request(), reversed(nodes), policies=BINPACK)
+
+    assert forward == backward
+    assert forward.best.node_name == "node-0"
+
+
+def test_a_pod_that_fits_nowhere_is_told_what_each_node_lacks():
+    outcome = place(make_request(), nodes_of_load(40_000, 39_001), policies=BINPACK)
+
+    assert isinstance(outcome, Unplaceable)
+    assert set(outcome.refusals) == {"node-0", "node-1"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "usages", "expected"),
+    [
+        pytest.param(make_request(), [used("a", 40_000)], False, id="a full card may become free"),
+        pytest.param(
+            make_request(container("main", 40_001)),
+            [used("a", 0)],
+            True,
+            id="a card that is too small never will do",
+        ),
+        pytest.param(
+            make_request(selection=DeviceSelection(use_models=("T4",))),
+            [used("a", 0)],
+            True,
+            id="another model stays another model",
+        ),
+        pytest.param(
+            make_request(),
+            [used("a", 0, is_healthy=False)],
+            False,
+            id="an ill card may become healthy",
+        ),
+        pytest.param(
+            make_request(make_container(device_count=2)),
+            [used("a", 0)],
+            True,
+            id="a node has too few cards for ever",
+        ),
+        pytest.param(make_request(), [], True, id="a node without cards has nothing to wait for"),
+    ],
+)
+def test_whether_waiting_helps(request_, usages, expected):
+    refusal = place_on_node(request_, make_node(usages=usages), policies=BINPACK)
+
+    assert is_hopeless(refusal) is expected
+
+
+def test_the_search_is_bounded():
+    """Sixteen cards with room for seven of eight pairs: too many choices to try them all."""
+    pairs = [container(f"c{n}", 10_000, device_count=2) for n in range(9)]
+    node = make_node(devices=make_devices(16, memory_mib=10_000))
+
+    outcome = place_on_node(make_request(*pairs), node, policies=BINPACK)
+
+    assert not isinstance(outcome, NodePlacement)
+    assert outcome[0].resource is Resource.DEVICE_COUNT
