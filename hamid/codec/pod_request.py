@@ -29,7 +29,6 @@ from hamid.model import names as wire
 from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceMode, model_matches
 from hamid.model.quantities import (
     MAX_DEVICE_COUNT,
-    MAX_MEMORY_MIB,
     WHOLE_CARD,
     MemoryMib,
     MemoryPercent,
@@ -188,7 +187,7 @@ class _Reader:
             self._refuse("is an ephemeral container; only init and app containers get devices")
             return None
         count = self._whole(names.count, 0, MAX_DEVICE_COUNT)
-        mib = self._amount(names.memory, parse_memory_mib, f"whole MiB, 1 to {MAX_MEMORY_MIB}")
+        mib = self._amount(names.memory, parse_memory_mib)
         percent = self._whole(names.memory_percentage, 1, 100)
         cores = self._whole(names.cores, 0, WHOLE_DEVICE_PERCENT)
         priority = self._whole(names.priority, 0, 1)
@@ -241,13 +240,9 @@ class _Reader:
         return WHOLE_DEVICE_PERCENT if memory == WHOLE_CARD else self.defaults.core_percent
 
     def _whole(self, name: str, minimum: int, maximum: int) -> int | None:
-        return self._amount(
-            name,
-            lambda text: parse_whole(text, minimum=minimum, maximum=maximum),
-            f"whole numbers from {minimum} to {maximum}",
-        )
+        return self._amount(name, lambda text: parse_whole(text, minimum=minimum, maximum=maximum))
 
-    def _amount(self, name: str, parse: Callable[[str], int], allowed: str) -> int | None:
+    def _amount(self, name: str, parse: Callable[[str], int]) -> int | None:
         limit, request = self.container.limits.get(name), self.container.requests.get(name)
         value = request if limit is None else limit
         if value is None:
@@ -255,7 +250,7 @@ class _Reader:
         try:
             amount = parse(_quantity_text(value))
         except QuantityError as error:
-            self._refuse(f"{name}: {error}; allowed are {allowed}")
+            self._refuse(f"{name}: {error}")
             return None
         if limit is not None and request is not None and not _is_same(limit, request):
             self._refuse(

@@ -29,6 +29,7 @@ MAX_MEMORY_MIB: Final = 16 * 1024 * 1024
 MAX_DEVICE_COUNT: Final = 128
 """Cards in one container: more than any node has is a slip of the pen."""
 
+_QUOTE_LIMIT: Final = 64
 _BINARY: Final = {
     suffix: 1024**n for n, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)
 }
@@ -70,7 +71,7 @@ def parse_quantity(text: str) -> Quantity:
     """Return the exact amount that a Kubernetes quantity denotes: `1500m` is 3/2."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise QuantityError(f"{text[:64]!r} is no quantity; write a number such as 3000")
+        raise QuantityError(f"{_quoted(text)} is no quantity; write a number such as 3000")
     value = Fraction(
         match["number"] if not match["number"].startswith(".") else "0" + match["number"]
     )
@@ -86,28 +87,36 @@ def parse_quantity(text: str) -> Quantity:
 
 def parse_whole(text: str, *, minimum: int, maximum: int) -> int:
     """Return the whole number that the quantity denotes, if it lies within the bounds."""
-    value = parse_quantity(text).value
+    allowed = f"allowed are whole numbers from {minimum} to {maximum}"
+    value = _exact(text, allowed).value
     if value.denominator != 1:
-        raise QuantityError(f"{text!r} is not a whole number")
-    return _bounded(int(value), text, minimum=minimum, maximum=maximum, unit="")
+        raise QuantityError(f"{_quoted(text)} is not a whole number; {allowed}")
+    if not minimum <= value <= maximum:
+        raise QuantityError(f"{_quoted(text)} is out of range; {allowed}")
+    return int(value)
 
 
 def parse_memory_mib(text: str) -> int:
     """Return the MiB that the quantity denotes, 1 to `MAX_MEMORY_MIB`; see the module's table."""
-    quantity = parse_quantity(text)
+    allowed = f"allowed are 1 to {MAX_MEMORY_MIB} MiB, such as 3000 or 16Gi"
+    quantity = _exact(text, allowed)
     mib = quantity.value / MIB if quantity.is_binary else quantity.value
     if mib.denominator != 1:
-        unit = "bytes" if quantity.is_binary else "MiB"
-        raise QuantityError(
-            f"{text!r} is not a whole number of MiB (it is {float(quantity.value):g} {unit})"
-        )
-    return _bounded(int(mib), text, minimum=1, maximum=MAX_MEMORY_MIB, unit=" MiB")
+        raise QuantityError(f"{_quoted(text)} is not a whole number of MiB; {allowed}")
+    if not 1 <= mib <= MAX_MEMORY_MIB:
+        raise QuantityError(f"{_quoted(text)} is out of range; {allowed}")
+    return int(mib)
 
 
-def _bounded(value: int, text: str, *, minimum: int, maximum: int, unit: str) -> int:
-    if not minimum <= value <= maximum:
-        raise QuantityError(f"{text!r} is out of range; allowed is {minimum} to {maximum}{unit}")
-    return value
+def _exact(text: str, allowed: str) -> Quantity:
+    try:
+        return parse_quantity(text)
+    except QuantityError:
+        raise QuantityError(f"{_quoted(text)} is no quantity; {allowed}") from None
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _QUOTE_LIMIT else text[:_QUOTE_LIMIT] + "…")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
