@@ -1,0 +1,442 @@
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from hamid.codec.admission import AdmissionRequest, Allow, Deny, decode_review, patch_object
+from hamid.kube.fake.patches import json_patched
+from hamid.model import names
+from hamid.model.names import ResourceNames
+from hamid.model.request import RequestDefaults
+from hamid.sched.admission_rules import Rules
+from hamid.sched.admission_settings import AdmissionSettings, ForgeryPolicy, Policy
+
+OURS = "system:serviceaccount:hamid:hamid"
+
+
+def container(name="train", *, gpu=None, limits=None, requests=None, **more):
+    resources = {}
+    if gpu is not None:
+        limits = {"nvidia.com/gpu": str(gpu)} | (limits or {})
+        requests = dict(limits) if requests is None else requests
+    if limits is not None:
+        resources["limits"] = limits
+    if requests is not None:
+        resources["requests"] = requests
+    return {"name": name, "image": "busybox", **more, "resources": resources}
+
+
+def pod(*containers, init=(), annotations=None, labels=None, **spec):
+    meta = {"name": "p", "namespace": "default"}
+    if annotations is not None:
+        meta["annotations"] = annotations
+    if labels is not None:
+        meta["labels"] = labels
+    body = {"containers": list(containers), **spec}
+    if init:
+        body["initContainers"] = list(init)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body}
+
+
+def review(item, *, old=None, operation="CREATE", subresource="", username="alice"):
+    return AdmissionRequest(
+        uid="u",
+        api_version="admission.k8s.io/v1",
+        operation=operation,
+        namespace="default",
+        name="p",
+        username=username,
+        groups=(),
+        object=item,
+        old_object=old,
+        resource="pods",
+        subresource=subresource,
+    )
+
+
+def rules(**settings):
+    return Rules(settings=AdmissionSettings(**settings))
+
+
+def verdict_on(item, **settings):
+    return rules(**settings).verdict(review(item))
+
+
+def patched(item, verdict):
+    assert isinstance(verdict, Allow), verdict
+    return json_patched(item, [patch_object(op) for op in verdict.patch])
+
+
+# What is changed.
+
+
+@pytest.mark.parametrize("before", ["", "default-scheduler", "hami-scheduler", None])
+def test_a_pod_that_made_no_choice_of_scheduler_gets_ours(before):
+    item = pod(container(gpu=1), schedulerName=before)
+    if before == "":
+        del item["spec"]["schedulerName"]
+
+    after = patched(item, verdict_on(item))
+
+    assert after["spec"]["schedulerName"] == names.SCHEDULER_NAME
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_allowed", "warning_count"),
+    [
+        pytest.param(Policy.WARN, True, 1, id="left alone with a warning"),
+        pytest.param(Policy.ALLOW, True, 0, id="left alone in silence"),
+        pytest.param(Policy.REFUSE, False, 0, id="refused"),
+    ],
+)
+def test_another_scheduler_chosen_on_purpose(policy, is_allowed, warning_count):
+    item = pod(container(limits={"nvidia.com/gpumem": "1"}), schedulerName="volcano")
+
+    verdict = verdict_on(item, foreign_scheduler=policy)
+
+    if not is_allowed:
+        assert isinstance(verdict, Deny)
+        assert "'volcano'" in verdict.message
+        return
+    assert patched(item, verdict) == item
+    assert len(verdict.warnings) == warning_count
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        pytest.param({"init": [container("prep", gpu=1)]}, id="an init container"),
+        pytest.param(
+            {"init": [container("side", gpu=1, restartPolicy="Always")]}, id="a native sidecar"
+        ),
+        pytest.param({"app": container("train", gpu=1)}, id="an app container"),
+        pytest.param(
+            {"init": [container("prep", requests={"nvidia.com/gpu": "1"})]},
+            id="an init container that asks under requests only",
+        ),
+    ],
+)
+def test_every_kind_of_container_that_asks_makes_the_pod_ours(asking):
+    app = asking.get("app") or container("web")
+    item = pod(app, init=asking.get("init", ()))
+
+    after = patched(item, verdict_on(item))
+
+    assert after["spec"]["schedulerName"] == names.SCHEDULER_NAME
+    for asked in (*after["spec"].get("initContainers", ()), *after["spec"]["containers"]):
+        resources = asked["resources"]
+        assert resources.get("limits") == resources.get("requests")
+
+
+def test_a_count_that_is_understood_is_written_down_and_limits_equal_requests():
+    item = pod(container("a", limits={"nvidia.com/gpumem": "3000"}), container("b"))
+
+    after = patched(item, verdict_on(item))
+
+    amounts = {"nvidia.com/gpumem": "3000", "nvidia.com/gpu": "1"}
+    assert after["spec"]["containers"][0]["resources"] == {"limits": amounts, "requests": amounts}
+    assert after["spec"]["containers"][1] == item["spec"]["containers"][1]
+
+
+def test_a_runtime_class_is_given_where_the_operator_wants_one_and_the_pod_names_none():
+    item = pod(container(gpu=1))
+    after = patched(item, verdict_on(item, runtime_class_name="nvidia"))
+    assert after["spec"]["runtimeClassName"] == "nvidia"
+
+    named = pod(container(gpu=1), runtimeClassName="kata")
+    after = patched(named, verdict_on(named, runtime_class_name="nvidia"))
+    assert after["spec"]["runtimeClassName"] == "kata"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        pytest.param(pod(container()), id="a pod without devices"),
+        pytest.param(pod(container(gpu=0)), id="a pod that asks for none"),
+        pytest.param(
+            pod(container(gpu=1), labels={"hami.io/webhook": "ignore"}), id="a pod that opted out"
+        ),
+        pytest.param(
+            pod(container(securityContext={"privileged": True}), nodeName="n", hostPID=True),
+            id="a privileged pod without devices",
+        ),
+        pytest.param(pod(), id="a pod without containers, which the API server will refuse"),
+    ],
+)
+def test_what_is_none_of_our_business_is_left_alone(item):
+    assert verdict_on(item) == Allow()
+
+
+def test_other_objects_and_operations_are_left_alone():
+    item = pod(container(gpu=1))
+
+    assert rules().verdict(review(item, operation="DELETE")) == Allow()
+    assert rules().verdict(review(None)) == Allow()
+    assert rules().verdict(review(item, operation="UPDATE", subresource="resize")) == Allow()
+
+
+def test_the_second_review_of_what_the_first_made_changes_nothing():
+    item = pod(
+        container("a", limits={"nvidia.com/gpumem": "3000"}),
+        init=[container("i", requests={"nvidia.com/gpu": 2})],
+        annotations={names.POD_NODE: "x"},
+    )
+    settings = {"runtime_class_name": "nvidia"}
+    once = patched(item, verdict_on(item, **settings))
+
+    assert verdict_on(once, **settings) == Allow()
+
+
+def test_fields_that_nobody_here_knows_survive_to_the_byte():
+    item = pod(
+        container(
+            "a",
+            limits={"nvidia.com/gpumem": 3000, "example.com/odd~name": "1"},
+            futureField={"z": [1.50, None, {"ü": 12345678901234567890}], "a": 1e100},
+        ),
+        zzNew={"b": 1, "a": [True]},
+        annotations={"b/x": "1", names.POD_ALLOCATION: "{}", "a/y": "2"},
+    )
+    item["metadata"]["managedFields"] = [{"fieldsV1": {"f:spec": {}}}]
+    raw = json.dumps(item)
+
+    after = patched(json.loads(raw), verdict_on(json.loads(raw)))
+
+    expected = json.loads(raw)
+    del expected["metadata"]["annotations"][names.POD_ALLOCATION]
+    expected["spec"]["schedulerName"] = names.SCHEDULER_NAME
+    resources = expected["spec"]["containers"][0]["resources"]
+    resources["limits"]["nvidia.com/gpu"] = "1"
+    resources["requests"] = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
+    assert canonical(after) == canonical(expected)
+
+
+def canonical(value):
+    return json.dumps(value, sort_keys=True)
+
+
+def test_the_review_of_a_real_api_server_is_understood():
+    sample = Path(__file__).parent / "golden" / "admission-review.json"
+    request = decode_review(json.dumps(json.loads(sample.read_text())["request"]).encode())
+    before = copy.deepcopy(request.object)
+
+    verdict = Rules().verdict(request)
+
+    assert request.object == before
+    assert [(op.op, op.path, op.value) for op in verdict.patch] == [
+        ("replace", "/spec/schedulerName", "hamid-scheduler")
+    ]
+    assert verdict.warnings == ()
+
+
+def test_resources_may_have_other_names():
+    renamed = Rules(resources=ResourceNames(count="example.com/card"))
+    ours = pod(container(limits={"example.com/card": "1"}))
+    theirs = pod(container(limits={"nvidia.com/gpu": "1"}))
+
+    assert renamed.verdict(review(ours)) != Allow()
+    assert renamed.verdict(review(theirs)) == Allow()
+
+
+# What is refused.
+
+
+def test_an_amount_that_cannot_be_is_refused_with_container_field_and_hint():
+    verdict = verdict_on(pod(container("train", gpu=1, limits={"nvidia.com/gpumem": "-1"})))
+
+    assert isinstance(verdict, Deny)
+    assert verdict.code == 422
+    assert "'train'" in verdict.message
+    assert "nvidia.com/gpumem" in verdict.message
+
+
+def test_memory_without_a_count_is_refused_where_the_operator_gives_no_default():
+    strict = Rules(defaults=RequestDefaults(device_count=0))
+
+    verdict = strict.verdict(review(pod(container(limits={"nvidia.com/gpumem": "1"}))))
+
+    assert isinstance(verdict, Deny)
+
+
+PRIVILEGED = {"securityContext": {"privileged": True}}
+
+
+@pytest.mark.parametrize(
+    ("item", "setting", "said"),
+    [
+        pytest.param(
+            pod(container("train", gpu=1, **PRIVILEGED)),
+            "privileged_user",
+            "'train'",
+            id="the asking container is privileged",
+        ),
+        pytest.param(
+            pod(container("dbg", **PRIVILEGED), container("train", gpu=1)),
+            "privileged_neighbour",
+            "'dbg'",
+            id="a neighbour before it is privileged",
+        ),
+        pytest.param(
+            pod(container("train", gpu=1), container("dbg", **PRIVILEGED)),
+            "privileged_neighbour",
+            "'dbg'",
+            id="a neighbour after it is privileged",
+        ),
+        pytest.param(
+            pod(container("train", gpu=1), init=[container("setup", **PRIVILEGED)]),
+            "privileged_neighbour",
+            "'setup'",
+            id="an init container is privileged",
+        ),
+        pytest.param(
+            pod(container("train", gpu=1), hostPID=True), "host_pid", "'train'", id="host PID"
+        ),
+        pytest.param(
+            pod(container("train", gpu=1), nodeName="node-7"),
+            "preset_node",
+            "node-7",
+            id="the node is preset",
+        ),
+    ],
+)
+@pytest.mark.parametrize("policy", Policy)
+def test_what_the_operator_may_not_want_gets_one_verdict_by_his_policy(item, setting, said, policy):
+    verdict = verdict_on(item, **{setting: policy})
+
+    match policy:
+        case Policy.REFUSE:
+            assert isinstance(verdict, Deny)
+            assert said in verdict.message
+        case Policy.WARN:
+            assert said in " ".join(verdict.warnings)
+            assert patched(item, verdict)["spec"]["schedulerName"] == names.SCHEDULER_NAME
+        case Policy.ALLOW:
+            assert verdict.warnings == ()
+            assert patched(item, verdict)["spec"]["schedulerName"] == names.SCHEDULER_NAME
+
+
+def test_the_defaults_refuse_privilege_and_preset_nodes_and_warn_of_host_pid():
+    settings = AdmissionSettings()
+
+    assert settings.privileged_user is Policy.REFUSE
+    assert settings.privileged_neighbour is Policy.REFUSE
+    assert settings.preset_node is Policy.REFUSE
+    assert settings.host_pid is Policy.WARN
+    assert settings.foreign_scheduler is Policy.WARN
+
+
+def test_a_refusal_gives_all_reasons_at_once():
+    item = pod(container("a", gpu=1, **PRIVILEGED), container("b", **PRIVILEGED), nodeName="node-7")
+
+    verdict = verdict_on(item)
+
+    assert all(word in verdict.message for word in ("'a'", "'b'", "node-7"))
+
+
+def test_warnings_are_short_enough_for_the_api_server_to_show_them():
+    item = pod(container("train", gpu=1, **PRIVILEGED), nodeName="node-7", hostPID=True)
+    lenient = {
+        "privileged_user": Policy.WARN,
+        "preset_node": Policy.WARN,
+        "host_pid": Policy.WARN,
+    }
+
+    verdict = verdict_on(item, **lenient)
+
+    assert len(verdict.warnings) == 3
+    assert all(len(warning) <= 256 for warning in verdict.warnings)
+
+
+# Forged annotations.
+
+
+@pytest.mark.parametrize("key", names.WRITTEN_BY_US)
+@pytest.mark.parametrize("gpu", [None, 1])
+def test_annotations_of_ours_on_a_new_pod_are_stripped_with_a_warning(key, gpu):
+    item = pod(container(gpu=gpu), annotations={key: "forged", "keep": "me"})
+
+    verdict = verdict_on(item)
+
+    assert patched(item, verdict)["metadata"]["annotations"] == {"keep": "me"}
+    assert key in verdict.warnings[0]
+
+
+def test_annotations_of_ours_are_stripped_even_where_the_pod_opted_out():
+    item = pod(
+        container(gpu=1),
+        labels={"hami.io/webhook": "ignore"},
+        annotations={names.POD_ALLOCATION: "forged"},
+    )
+
+    after = patched(item, verdict_on(item))
+
+    assert after["metadata"]["annotations"] == {}
+    assert "schedulerName" not in after["spec"]
+
+
+def test_annotations_of_ours_on_a_new_pod_are_refused_by_setting():
+    item = pod(container(), annotations={names.POD_NODE: "forged"})
+
+    verdict = verdict_on(item, forged_annotations=ForgeryPolicy.REFUSE)
+
+    assert isinstance(verdict, Deny)
+    assert names.POD_NODE in verdict.message
+
+
+def change(*, old, new, username):
+    return rules(own_usernames=(OURS,)).verdict(
+        review(
+            pod(container(gpu=1), annotations=new),
+            old=pod(container(gpu=1), annotations=old),
+            operation="UPDATE",
+            username=username,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param({}, {names.POD_ALLOCATION: "x"}, id="added"),
+        pytest.param({names.POD_ALLOCATION: "x"}, {names.POD_ALLOCATION: "y"}, id="changed"),
+        pytest.param({names.POD_ALLOCATION: "x"}, None, id="removed"),
+    ],
+)
+def test_only_we_may_change_an_allocation(old, new):
+    refused = change(old=old, new=new, username="alice")
+
+    assert isinstance(refused, Deny)
+    assert names.POD_ALLOCATION in refused.message
+    assert change(old=old, new=new, username=OURS) == Allow()
+
+
+def test_other_changes_to_a_pod_pass_untouched():
+    kept = {names.POD_ALLOCATION: "x"}
+
+    assert change(old=kept, new={**kept, "note": "new"}, username="alice") == Allow()
+
+
+# Ephemeral containers.
+
+
+def with_ephemeral(*ephemeral):
+    item = pod(container("train", gpu=1))
+    item["spec"]["ephemeralContainers"] = list(ephemeral)
+    return review(
+        item,
+        old=pod(container("train", gpu=1)),
+        operation="UPDATE",
+        subresource="ephemeralcontainers",
+    )
+
+
+def test_an_ephemeral_container_that_asks_for_a_device_is_refused():
+    verdict = rules().verdict(with_ephemeral(container("debug", gpu=1)))
+
+    assert isinstance(verdict, Deny)
+    assert "'debug'" in verdict.message
+
+
+def test_an_ephemeral_container_that_asks_for_none_is_welcome():
+    assert rules().verdict(with_ephemeral(container("debug"))) == Allow()
