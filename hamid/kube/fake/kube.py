@@ -1,0 +1,203 @@
+"""KubePort on the fake server, in the process: no sockets, no wall clock."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hamid.kube.errors import NotFound, Unavailable
+from hamid.kube.fake.api import FakeApi
+from hamid.kube.fake.store import copied
+from hamid.kube.fake.values import Dropped, Selection, Target
+from hamid.kube.port import PODS, ObjectList, WatchEvent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Mapping
+
+    from hamid.kube.fake.faults import Faults, RequestLog
+    from hamid.kube.port import JsonObject, PatchBody, PatchKind, Resource, ServerVersion
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeKube:
+    """One client of a `FakeApi`; many may share one.
+
+    Attributes:
+        api: a server of its own unless one is given.
+        caller: what its requests are counted as.
+    """
+
+    api: FakeApi = field(default_factory=FakeApi)
+    caller: str = "hamid"
+
+    @property
+    def faults(self) -> Faults:
+        """What is to go wrong with the server."""
+        return self.api.faults
+
+    @property
+    def requests(self) -> RequestLog:
+        """What the server was asked, by all its clients."""
+        return self.api.requests
+
+    async def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None
+    ) -> JsonObject:
+        """One object."""
+        target = self._target(resource, namespace, name)
+        with _translated():
+            return _copy(await self.api.get(target))
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        not_older_than: str | None = None,  # noqa: ARG002 - the fake has no cache that could be older
+    ) -> ObjectList:
+        """All objects that match, in one page."""
+        selection = Selection(labels=label_selector, fields=field_selector)
+        with _translated():
+            page = await self.api.list(self._target(resource, namespace), selection)
+        items = tuple(_copy(item) for item in page.items)
+        return ObjectList(items=items, resource_version=str(page.version))
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        timeout_s: float = 300.0,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """The events after the resourceVersion."""
+        events = self.api.watch(
+            self._target(resource, namespace),
+            Selection(labels=label_selector, fields=field_selector),
+            since=resource_version,
+            timeout_s=timeout_s,
+        )
+        with _translated():
+            async with aclosing(events):
+                async for kind, item in events:
+                    yield WatchEvent(kind=kind, object=_copy(item))
+
+    async def create(
+        self, resource: Resource, body: JsonObject, *, namespace: str | None = None
+    ) -> JsonObject:
+        """Create the object."""
+        namespace = namespace or (body.get("metadata") or {}).get("namespace")
+        with _translated():
+            return _copy(await self.api.create(self._target(resource, namespace), _copy(body)))
+
+    async def replace(
+        self, resource: Resource, body: JsonObject, *, subresource: str | None = None
+    ) -> JsonObject:
+        """Replace the object."""
+        metadata = body["metadata"]
+        target = self._target(
+            resource, metadata.get("namespace"), metadata["name"], subresource=subresource
+        )
+        with _translated():
+            return _copy(await self.api.update(target, _copy(body)))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: PatchBody,
+        *,
+        kind: PatchKind,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        field_manager: str | None = None,  # noqa: ARG002 - who owns a field is not kept
+    ) -> JsonObject:
+        """Change the object."""
+        target = self._target(resource, namespace, name, subresource=subresource)
+        with _translated():
+            return _copy(await self.api.patch(target, copied(patch), kind))
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        grace_period_s: int | None = None,
+    ) -> None:
+        """Delete the object, or begin to."""
+        target = self._target(resource, namespace, name)
+        with _translated():
+            await self.api.delete(target, uid=uid, grace_s=grace_period_s)
+
+    async def bind(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        node_name: str,
+        annotations: Mapping[str, str],
+    ) -> None:
+        """Bind the pod and merge the annotations into it."""
+        binding = {
+            "metadata": {"name": name, "uid": uid, "annotations": dict(annotations)},
+            "target": {"kind": "Node", "name": node_name},
+        }
+        with _translated():
+            await self.api.bind(self._target(PODS, namespace, name, subresource="binding"), binding)
+
+    async def evict(self, *, namespace: str, name: str, uid: str | None = None) -> None:
+        """Evict the pod."""
+        target = self._target(PODS, namespace, name, subresource="eviction")
+        options = {"preconditions": {"uid": uid}} if uid is not None else {}
+        with _translated():
+            await self.api.evict(target, {"deleteOptions": options})
+
+    async def version(self) -> ServerVersion:
+        """The version that the server imitates."""
+        return self.api.features.server_version
+
+    async def serves(self, resource: Resource) -> bool:
+        """Whether the server has the resource."""
+        try:
+            self.api.catalog.of(resource)
+        except NotFound:
+            return False
+        return True
+
+    def _target(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        name: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Target:
+        return Target(
+            resource=resource,
+            namespace=namespace if resource.is_namespaced else None,
+            name=name,
+            subresource=subresource,
+            caller=self.caller,
+        )
+
+
+def _copy(item: JsonObject) -> JsonObject:
+    result: JsonObject = copied(item)
+    return result
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """A dead connection, as the real client tells of it."""
+    try:
+        yield
+    except Dropped as error:
+        raise Unavailable("the connection was cut") from error
