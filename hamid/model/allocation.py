@@ -10,7 +10,7 @@ KEP-753 for restartable ones):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceHold
 from hamid.model.request import ContainerKind
@@ -83,4 +83,6 @@ class PodAllocation:
                     peak = max(peak, sidecars)
                 case ContainerKind.APP:
                     apps += taken
+                case _:
+                    assert_never(container.kind)
         return max(peak, sidecars + apps)

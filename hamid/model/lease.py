@@ -1,8 +1,8 @@
 """Leader election, decided from values: the rules of client-go's leaderelection package.
 
 What it does not give: fencing. A leader that is stopped for longer than its lease may still act
-once it goes on; so it must ask `LeaseTerms.may_act` before each write, and writes are guarded by
-preconditions besides. Only our own clock is trusted: a record counts as expired when *we* have
+once it goes on; so it must ask whether it may still act before each write, and writes are guarded
+by preconditions besides. Only our own clock is trusted: a record counts as expired when *we* have
 seen it unchanged for its duration, whatever times are written in it.
 """
 
