@@ -14,6 +14,8 @@ import structlog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
+pytest.register_assert_rewrite("tests.contracts")  # so that their asserts explain themselves
+
 # Generated tests draw the same examples everywhere, and do not mind a slow machine.
 hypothesis.settings.register_profile("hamid", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("hamid")
