@@ -7,11 +7,13 @@ error, never an empty answer: "no allocation" must not be concluded from a forma
 from __future__ import annotations
 
 import asyncio
+import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from hamid.kubelet import v1beta1
 from hamid.kubelet.constants import CHECKPOINT_NAME, DEVICE_PLUGIN_DIRECTORY
 from hamid.kubelet.errors import CheckpointUnreadable
 from hamid.kubelet.port import CheckpointEntry
@@ -77,6 +79,7 @@ def _entry(entry: Any, index: int) -> CheckpointEntry:
         container_name=_text(entry, "ContainerName", index),
         resource_name=_text(entry, "ResourceName", index),
         slot_ids=_slot_ids(entry.get("DeviceIDs"), index),
+        envs=_envs(entry.get("AllocResp")),
     )
 
 
@@ -97,6 +100,14 @@ def _slot_ids(value: Any, index: int) -> tuple[str, ...]:
     if not all(isinstance(slot_id, str) for slot_id in ids):
         raise _malformed(index, "DeviceIDs", value)
     return tuple(dict.fromkeys(ids))  # an id is listed once per NUMA node that it is near to
+
+
+def _envs(answer: Any) -> dict[str, str]:
+    """The environment in the recorded answer: base64 of the message; a help, so never an error."""
+    try:
+        return dict(v1beta1.ContainerAllocateResponse.parse(base64.b64decode(answer)).envs)
+    except Exception:  # noqa: BLE001 - a parser of arbitrary bytes may raise anything
+        return {}
 
 
 def _malformed(index: int, field: str, value: Any) -> CheckpointUnreadable:

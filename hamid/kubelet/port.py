@@ -189,12 +189,17 @@ class PodsApiPort(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointEntry:
-    """One container's slots in the kubelet's checkpoint: all kinds of containers, with pod UID."""
+    """One container's slots in the kubelet's checkpoint: all kinds of containers, with pod UID.
+
+    `envs` are those of our Allocate answer, which the kubelet keeps beside; empty when it cannot
+    be read.
+    """
 
     pod_uid: str
     container_name: str
     resource_name: str
     slot_ids: tuple[str, ...]
+    envs: Mapping[str, str] = field(default_factory=dict)
 
 
 class CheckpointPort(Protocol):
