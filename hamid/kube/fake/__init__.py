@@ -22,10 +22,12 @@ from hamid.kube.fake.api import FakeApi
 from hamid.kube.fake.faults import Attempt, Fault, FaultKind, Faults, RequestLog
 from hamid.kube.fake.features import FakeFeatures
 from hamid.kube.fake.kube import FakeKube
+from hamid.kube.fake.server import FakeApiServer
 
 __all__ = [
     "Attempt",
     "FakeApi",
+    "FakeApiServer",
     "FakeFeatures",
     "FakeKube",
     "Fault",

@@ -10,6 +10,7 @@ import asyncio
 import random
 import uuid
 from collections import OrderedDict
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -35,10 +36,11 @@ from hamid.kube.fake.values import Dropped, Page
 from hamid.kube.port import LEASES, NAMESPACES, PODS, EventKind, PatchKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from hamid.kube.fake.catalog import ServedResource
     from hamid.kube.fake.faults import Faults
+    from hamid.kube.fake.store import Subscription
     from hamid.kube.fake.values import Selection, Target
     from hamid.kube.port import JsonObject, PatchBody, Resource
 
@@ -114,10 +116,11 @@ class FakeApi:
                 page = Page(items=found, version=self.store.version)
             return self._cut(page, selection.limit)
 
-    async def watch(
+    @asynccontextmanager
+    async def watching(
         self, target: Target, selection: Selection, *, since: str, timeout_s: float
-    ) -> AsyncGenerator[tuple[EventKind, JsonObject], None]:
-        """The events after `since`; raises `Dropped` where the stream is to be cut."""
+    ) -> AsyncIterator[AsyncGenerator[tuple[EventKind, JsonObject], None]]:
+        """A watch, begun and checked: the events after `since`, `Dropped` where it is to be cut."""
         async with self.gate.request(target, "watch"):
             self.catalog.of(target.resource)
             matches = selector(
@@ -127,27 +130,34 @@ class FakeApi:
                 namespace=target.namespace,
             )
             subscription = self.store.subscribe(target.resource, _version_number(since), matches)
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + timeout_s
         try:
-            while (left_s := ends_at - loop.time()) > 0:
-                if await subscription.wait(min(left_s, self.bookmark_interval_s)):
-                    kind, item = subscription.pending.popleft()
-                elif self.features.has_bookmarks:
-                    kind, item = EventKind.BOOKMARK, self._bookmark(target.resource)
-                else:
-                    continue
-                fault = self.gate.event_fault(target, kind)
-                if fault is FaultKind.END_WATCH:
-                    return
-                if fault is FaultKind.SILENCE_WATCH:
-                    await asyncio.Event().wait()
-                if fault is FaultKind.CUT_WATCH:
-                    raise Dropped
-                if fault is not FaultKind.LOSE_EVENT:
-                    yield kind, item
+            async with aclosing(self._events(target, subscription, timeout_s)) as events:
+                yield events
         finally:
             self.store.unsubscribe(target.resource, subscription)
+
+    async def _events(
+        self, target: Target, subscription: Subscription, timeout_s: float
+    ) -> AsyncGenerator[tuple[EventKind, JsonObject], None]:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
+        while (left_s := ends_at - loop.time()) > 0:
+            if await subscription.wait(min(left_s, self.bookmark_interval_s)):
+                kind, item = subscription.pending.popleft()
+            elif self.features.has_bookmarks:
+                kind, item = EventKind.BOOKMARK, self._bookmark(target.resource)
+            else:
+                continue
+            match self.gate.event_fault(target, kind):
+                case FaultKind.END_WATCH:
+                    return
+                case FaultKind.SILENCE_WATCH:
+                    await asyncio.Event().wait()
+                case FaultKind.CUT_WATCH:
+                    raise Dropped
+                case FaultKind.LOSE_EVENT:
+                    continue
+            yield kind, item
 
     async def create(self, target: Target, body: JsonObject) -> JsonObject:
         """Create an object, webhooks asked."""

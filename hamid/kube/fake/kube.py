@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -76,14 +76,14 @@ class FakeKube:
         timeout_s: float = 300.0,
     ) -> AsyncGenerator[WatchEvent, None]:
         """The events after the resourceVersion."""
-        events = self.api.watch(
+        watching = self.api.watching(
             self._target(resource, namespace),
             Selection(labels=label_selector, fields=field_selector),
             since=resource_version,
             timeout_s=timeout_s,
         )
         with _translated():
-            async with aclosing(events):
+            async with watching as events:
                 async for kind, item in events:
                     yield WatchEvent(kind=kind, object=_copy(item))
 
