@@ -40,6 +40,3 @@ void pages_release(uint32_t device, uint64_t size_bytes);
  * Returns 0, or -EPERM when the usage page cannot be read.
  */
 int pages_used(const char *uuid, uint64_t *ret_used_bytes);
-
-/* In a forked child: forget what was the parent's. */
-void pages_control_after_fork(void);

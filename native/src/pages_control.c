@@ -122,10 +122,23 @@ static enum place find_place(void)
 	return errno == ENOENT || errno == ENOTDIR ? PLACE_OUTSIDE : PLACE_CONTAINER;
 }
 
+static void after_fork_in_child(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	memset(&seen, 0, sizeof seen);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
 int pages_limit(const char *uuid, struct device_limit *ret_limit)
 {
 	int saved_errno = errno;
 	int result = -ENOENT;
+	static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+	pthread_once(&forks_watched, watch_forks);
 	pthread_mutex_lock(&mutex);
 	if (place == PLACE_UNKNOWN)
 		place = find_place();
@@ -145,10 +158,4 @@ int pages_limit(const char *uuid, struct device_limit *ret_limit)
 	pthread_mutex_unlock(&mutex);
 	errno = saved_errno;
 	return result;
-}
-
-void pages_control_after_fork(void)
-{
-	pthread_mutex_init(&mutex, NULL);
-	memset(&seen, 0, sizeof seen);
 }

@@ -111,14 +111,17 @@ static void drop_slow_lock(void)
 
 /* --- finding the page --- */
 
-static int open_page(void)
+static int open_page(bool may_create)
 {
 	struct stat now;
 	if (page_fd >= 0 && fstat(page_fd, &now) == 0 && now.st_ino == page_stat.st_ino &&
 	    now.st_dev == page_stat.st_dev)
 		return 0;
 	/* Closed behind our back, or never opened. What the number means now is not ours to touch. */
-	page_fd = open(pages_usage_path(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+	/* O_CREAT only where there is none: with it, Linux refuses others' files in sticky directories. */
+	page_fd = open(pages_usage_path(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (page_fd < 0 && errno == ENOENT && may_create)
+		page_fd = open(pages_usage_path(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (page_fd < 0)
 		return -errno;
 	if (fstat(page_fd, &page_stat) < 0 || !S_ISREG(page_stat.st_mode)) {
@@ -216,11 +219,18 @@ static void clear_slot(struct hamid_usage_slot *slot)
 	__atomic_store_n(&slot->state, HAMID_SLOT_FREE, __ATOMIC_SEQ_CST);
 }
 
+static uint32_t slots_end(struct hamid_usage *page)
+{
+	uint32_t end = __atomic_load_n(&page->slots_high_water, __ATOMIC_SEQ_CST);
+	return end < HAMID_SLOTS_MAX ? end : HAMID_SLOTS_MAX;
+}
+
 /* Clear the slots of processes that are gone; how many. */
 static uint32_t reap(struct hamid_usage *page)
 {
 	uint32_t reaped = 0;
-	for (uint32_t i = 0; i < HAMID_SLOTS_MAX; i++) {
+	const uint32_t end = slots_end(page);
+	for (uint32_t i = 0; i < end; i++) {
 		struct hamid_usage_slot *slot = slot_at(page, i);
 		if (i == atomic_load(&own_slot) ||
 		    __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE)
@@ -252,6 +262,7 @@ static int claim_slot(struct hamid_usage *page)
 	if (r < 0)
 		return refuse(strerror(-r));
 
+	self = liveness_self();
 	struct hamid_usage_slot *slot = slot_at(page, index);
 	clear_slot(slot);
 	slot->pid = self.pid;
@@ -271,6 +282,7 @@ static void after_fork_in_child(void)
 {
 	pthread_mutex_init(&mutex, NULL);
 	atomic_store(&own_slot, NO_SLOT);
+	memset(&self, 0, sizeof self);
 	if (page_fd >= 0) {
 		/* Only the child's copy; the parent's keeps the lock. */
 		struct stat now;
@@ -282,7 +294,11 @@ static void after_fork_in_child(void)
 	struct hamid_usage *page = atomic_exchange(&mapped, NULL);
 	if (page)
 		munmap(page, HAMID_USAGE_BYTES);
-	pages_control_after_fork();
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
 /* Tells the node's daemon at once; for the limit the slot counts until the kernel has taken the process away. */
@@ -296,12 +312,212 @@ __attribute__((destructor)) static void say_good_bye(void)
 
 /* --- joining --- */
 
-static int join_locked(void)
+/* Open, lock, map, and take a slot if asked; -ENOENT when there is no page and none may be made. */
+static int attach(bool with_slot)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	(void)once;
-	int r = map_page();
+	static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+	pthread_once(&forks_watched, watch_forks);
+	int r = open_page(with_slot);
 	if (r < 0)
+		return r == -ENOENT && !with_slot ? r : refuse(strerror(-r));
+	r = take_slow_lock();
+	if (r < 0)
+		return refuse(strerror(-r));
+	r = map_page();
+	if (r == 0 && with_slot && atomic_load(&own_slot) == NO_SLOT)
+		r = claim_slot(atomic_load(&mapped));
+	drop_slow_lock();
+	return r;
+}
+
+static int join(void)
+{
+	if (atomic_load(&own_slot) != NO_SLOT)
+		return 0;
+	pthread_mutex_lock(&mutex);
+	int r = atomic_load(&own_slot) == NO_SLOT ? attach(true) : 0;
+	pthread_mutex_unlock(&mutex);
+	return r;
+}
+
+/* Run `act` under the slow lock; -EAGAIN when it is not to be had in time. */
+static int with_slow_lock(int (*act)(struct hamid_usage *page, void *argument), void *argument)
+{
+	pthread_mutex_lock(&mutex);
+	int r = open_page(false);
+	if (r == 0)
+		r = take_slow_lock();
+	if (r == 0) {
+		r = act(atomic_load(&mapped), argument);
+		drop_slow_lock();
+	}
+	pthread_mutex_unlock(&mutex);
+	return r;
+}
+
+static int act_reap(struct hamid_usage *page, void *argument)
+{
+	(void)argument;
+	return (int)reap(page);
+}
+
+/* --- devices --- */
+
+/* The index of a name in the page, or -ENOENT. */
+static int find_device(struct hamid_usage *page, const char *uuid)
+{
+	uint32_t count = __atomic_load_n(&page->device_count, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < count && i < HAMID_DEVICES_MAX; i++)
+		if (strncmp(page->device_uuids[i], uuid, HAMID_UUID_BYTES) == 0)
+			return (int)i;
+	return -ENOENT;
+}
+
+static int act_add_device(struct hamid_usage *page, void *argument)
+{
+	const char *uuid = argument;
+	int found = find_device(page, uuid);
+	if (found >= 0)
+		return found;
+	uint32_t index = __atomic_load_n(&page->device_count, __ATOMIC_RELAXED);
+	if (index >= HAMID_DEVICES_MAX)
+		return -ENOSPC;
+	snprintf(page->device_uuids[index], HAMID_UUID_BYTES, "%s", uuid);
+	__atomic_store_n(&page->device_count, index + 1, __ATOMIC_RELEASE);
+	return (int)index;
+}
+
+/* --- the books --- */
+
+struct totals {
+	uint64_t used_bytes;
+	uint64_t pending_bytes;
+};
+
+static uint64_t add_saturating(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static struct totals add_up(struct hamid_usage *page, uint32_t device)
+{
+	struct totals totals = {0};
+	const uint32_t end = slots_end(page);
+	for (uint32_t i = 0; i < end; i++) {
+		struct hamid_usage_cell *cell = &slot_at(page, i)->cells[device];
+		uint64_t pending = __atomic_load_n(&cell->pending_bytes, __ATOMIC_SEQ_CST);
+		uint64_t used = __atomic_load_n(&cell->used_bytes, __ATOMIC_SEQ_CST);
+		totals.pending_bytes = add_saturating(totals.pending_bytes, pending);
+		totals.used_bytes = add_saturating(totals.used_bytes, used);
+	}
+	return totals;
+}
+
+struct claim {
+	uint32_t device;
+	uint64_t size_bytes;
+	uint64_t limit_bytes;
+};
+
+/* One try. 0: granted; -ENOMEM: over the limit for certain; -EAGAIN: only with what is announced. */
+static int try_claim(struct hamid_usage *page, const struct claim *claim)
+{
+	struct hamid_usage_cell *cell = &slot_at(page, atomic_load(&own_slot))->cells[claim->device];
+	if (claim->size_bytes > claim->limit_bytes)
+		return -ENOMEM;
+	__atomic_fetch_add(&cell->pending_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
+	struct totals totals = add_up(page, claim->device);
+	bool is_granted =
+		add_saturating(totals.used_bytes, totals.pending_bytes) <= claim->limit_bytes;
+	if (is_granted)
+		__atomic_fetch_add(&cell->used_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&cell->pending_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
+	if (is_granted)
+		return 0;
+	return totals.used_bytes > claim->limit_bytes - claim->size_bytes ? -ENOMEM : -EAGAIN;
+}
+
+static int act_claim(struct hamid_usage *page, void *argument)
+{
+	const struct claim *claim = argument;
+	reap(page);
+	int r = -EAGAIN;
+	for (int i = 0; i < LOCKED_TRIES && r == -EAGAIN; i++) {
+		r = try_claim(page, claim);
+		if (r == -EAGAIN)
+			pause_ns(TRY_PAUSE_NS);
+	}
+	return r;
+}
+
+int pages_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, uint32_t *ret_device)
+{
+	int saved_errno = errno;
+	int r = join();
+	struct hamid_usage *page = atomic_load(&mapped);
+	if (r == 0)
+		r = find_device(page, uuid);
+	if (r == -ENOENT) {
+		char name[HAMID_UUID_BYTES];
+		snprintf(name, sizeof name, "%s", uuid);
+		r = with_slow_lock(act_add_device, name);
+	}
+	if (r < 0)
+		goto out;
+	struct claim claim = {
+		.device = (uint32_t)r,
+		.size_bytes = size_bytes,
+		.limit_bytes = limit_bytes,
+	};
+	r = -EAGAIN;
+	for (int i = 0; i < FREE_TRIES && r == -EAGAIN; i++) {
+		r = try_claim(page, &claim);
+		if (r == -EAGAIN)
+			sched_yield();
+	}
+	if (r < 0)
+		r = with_slow_lock(act_claim, &claim); /* before a no, the dead are looked for */
+	if (r == 0)
+		*ret_device = claim.device;
+out:
+	errno = saved_errno;
+	return r == 0 || r == -EPERM ? r : -ENOMEM;
+}
+
+void pages_release(uint32_t device, uint64_t size_bytes)
+{
+	struct hamid_usage *page = atomic_load(&mapped);
+	uint32_t slot = atomic_load(&own_slot);
+	if (!page || slot == NO_SLOT)
+		return;
+	uint64_t *used = &slot_at(page, slot)->cells[device].used_bytes;
+	uint64_t before = __atomic_load_n(used, __ATOMIC_SEQ_CST);
+	uint64_t after;
+	do
+		after = before > size_bytes ? before - size_bytes : 0;
+	while (!__atomic_compare_exchange_n(used, &before, after, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST));
+}
+
+int pages_used(const char *uuid, uint64_t *ret_used_bytes)
+{
+	int saved_errno = errno;
+	pthread_mutex_lock(&mutex);
+	int r = atomic_load(&mapped) ? 0 : attach(false);
+	if (r == 0 && self.pid == 0)
+		self = liveness_self();
+	pthread_mutex_unlock(&mutex);
+
+	struct hamid_usage *page = atomic_load(&mapped);
+	int device = r == 0 ? find_device(page, uuid) : -ENOENT;
+	uint64_t used = 0;
+	if (device >= 0) {
+		with_slow_lock(act_reap, NULL);
+		used = add_up(page, (uint32_t)device).used_bytes;
+	}
+	errno = saved_errno;
+	if (r < 0 && r != -ENOENT)
 		return r;
-	return atomic_load(&own_slot) == NO_SLOT ? claim_slot(atomic_load(&mapped)) : 0;
+	*ret_used_bytes = used;
+	return 0;
 }

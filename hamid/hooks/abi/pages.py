@@ -1,0 +1,320 @@
+"""The bytes of the control page and the usage page ↔ values.
+
+The control page is ours: written whole, and read back strictly. The usage page is the container's:
+nothing in it is trusted. A page that cannot be one of ours is refused; a figure that cannot be true
+is clamped, so that one lying process hides neither the others nor the truth about the limit.
+
+The other half is `native/include/hamid_pages.h`; `tests/native/test_page_layout.py` compares.
+
+1. Little-endian, fixed width, padding zero.
+2. "Unlimited" is the largest 64-bit number on the page and `None` in values.
+3. No I/O: callers read and write files, the control page by a new file and a rename.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from hamid.errors import AbiMismatch, HookError, PageCorrupt
+from hamid.hooks.abi.contract import ABI_VERSION, DEVICES_MAX, SLOTS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONTROL_MAGIC: Final = int.from_bytes(b"HAMIDCTL", "little")
+USAGE_MAGIC: Final = int.from_bytes(b"HAMIDUSE", "little")
+UUID_BYTES: Final = 48
+UNLIMITED: Final = 2**64 - 1
+CORE_PERCENT_MAX: Final = 100
+
+CONTROL_HEADER: Final = struct.Struct("<QIIIIIIQQII72s")
+CONTROL_DEVICE: Final = struct.Struct("<48sQII64s")
+CONTROL_CRC_OFFSET: Final = 52
+USAGE_HEADER: Final = struct.Struct("<QIIIIIIQII80s")
+USAGE_HEADER_BYTES: Final = 4096
+USAGE_SLOT: Final = struct.Struct("<IIQQQ32s")
+USAGE_CELL: Final = struct.Struct("<QQ")
+USAGE_SLOT_BYTES: Final = USAGE_SLOT.size + DEVICES_MAX * USAGE_CELL.size
+USAGE_PAGE_BYTES: Final = USAGE_HEADER_BYTES + SLOTS_MAX * USAGE_SLOT_BYTES
+USAGE_PAGE_MAX_BYTES: Final = USAGE_PAGE_BYTES + 1
+"""What a reader reads at most: one more than a page has, so that a longer file is noticed."""
+
+SLOT_FREE: Final = 0
+SLOT_ACTIVE: Final = 1
+SLOT_EXITING: Final = 2
+
+_REWRITE = "it is written anew when the pod is deleted and made again"
+_UPGRADE = "library and daemon are of different versions; delete the pod, so that it gets today's"
+
+
+class CoreMode(IntEnum):
+    """How core limits act."""
+
+    HARD = 0
+    LEND = 1
+    PRIORITY = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceLimit:
+    """What a container may use of one device."""
+
+    device_uuid: str
+    memory_bytes: int | None
+    """None: no limit of ours."""
+    core_percent: int = 0
+    """0: no cap; 100: the whole device."""
+    weight: int = 1
+    """Share of what is lent, in proportion to others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerLimits:
+    """All that the host has decided for one container."""
+
+    devices: tuple[DeviceLimit, ...]
+    priority: int
+    """0 is the highest."""
+    generation: int
+    """Grows with every change."""
+    mode: CoreMode = CoreMode.HARD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessUsage:
+    """What one process of the container says it holds."""
+
+    slot_index: int
+    pid: int
+    """In the container's pid namespace."""
+    start_time_ticks: int
+    pid_namespace: int
+    used_bytes_by_uuid: tuple[tuple[str, int], ...]
+    """Sorted; only devices of which it holds something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReport:
+    """What a container's processes say they hold; those that said good-bye are left out."""
+
+    processes: tuple[ProcessUsage, ...] = ()
+
+    def used_bytes(self, device_uuid: str) -> int:
+        """Return what all processes together say they hold of a device."""
+        return sum(
+            used
+            for process in self.processes
+            for uuid, used in process.used_bytes_by_uuid
+            if uuid == device_uuid
+        )
+
+
+def encode_control_page(limits: ContainerLimits) -> bytes:
+    """Return the page's bytes.
+
+    Raises:
+        HookError: a value does not fit the page.
+    """
+    _check_limits(limits)
+    devices = b"".join(
+        CONTROL_DEVICE.pack(
+            device.device_uuid.encode(),
+            UNLIMITED if device.memory_bytes is None else device.memory_bytes,
+            device.core_percent,
+            device.weight,
+            b"",
+        )
+        for device in limits.devices
+    )
+    header = CONTROL_HEADER.pack(
+        CONTROL_MAGIC,
+        ABI_VERSION,
+        CONTROL_HEADER.size + len(devices),
+        CONTROL_HEADER.size,
+        CONTROL_DEVICE.size,
+        len(limits.devices),
+        limits.mode,
+        limits.generation,
+        0,
+        limits.priority,
+        0,
+        b"",
+    )
+    return _with_crc(header + devices)
+
+
+def decode_control_page(page: bytes) -> ContainerLimits:
+    """Return what the page says.
+
+    Raises:
+        AbiMismatch: it was written for another version.
+        PageCorrupt: it is not in every respect what `encode_control_page` writes.
+    """
+    if len(page) < CONTROL_HEADER.size:
+        raise _corrupt("control", f"{len(page)} bytes, not at least {CONTROL_HEADER.size}")
+    fields = CONTROL_HEADER.unpack_from(page)
+    magic, abi_version, size, header_bytes, device_bytes, device_count = fields[:6]
+    mode, generation, features, priority, crc, reserved = fields[6:]
+    _check_head("control", magic, CONTROL_MAGIC, abi_version, features)
+    if (header_bytes, device_bytes) != (CONTROL_HEADER.size, CONTROL_DEVICE.size):
+        raise _corrupt("control", f"parts of {header_bytes} and {device_bytes} bytes")
+    expected = CONTROL_HEADER.size + device_count * CONTROL_DEVICE.size
+    if device_count > DEVICES_MAX or size != len(page) or size != expected:
+        raise _corrupt("control", f"{len(page)} bytes for {device_count} devices, says {size}")
+    if any(reserved) or mode not in list(CoreMode):
+        raise _corrupt("control", f"mode {mode}, reserved bytes {reserved[:8].hex()}…")
+    if _with_crc(page) != page:
+        raise _corrupt("control", f"checksum {crc:#010x} is not that of its bytes")
+
+    limits = ContainerLimits(
+        devices=tuple(_decode_devices(page)),
+        priority=priority,
+        generation=generation,
+        mode=CoreMode(mode),
+    )
+    try:
+        _check_limits(limits)
+    except HookError as error:
+        raise _corrupt("control", error.message) from error
+    return limits
+
+
+def decode_usage_page(page: bytes) -> UsageReport:
+    """Return what the container's processes say; an empty file is a page that nobody joined yet.
+
+    Figures are clamped, never trusted: names that are no text are left out, as is a process
+    without a pid.
+
+    Raises:
+        AbiMismatch: it was written by another version of the library.
+        PageCorrupt: it is no usage page.
+    """
+    if not page:
+        return UsageReport()
+    if len(page) != USAGE_PAGE_BYTES:
+        raise _corrupt("usage", f"{len(page)} bytes, not {USAGE_PAGE_BYTES}")
+    fields = USAGE_HEADER.unpack_from(page)
+    magic, abi_version, *sizes = fields[:7]
+    features, device_count, slots_end = fields[7:10]
+    if magic == 0:
+        return UsageReport()  # made, not yet filled in
+    _check_head("usage", magic, USAGE_MAGIC, abi_version, features)
+    expected = [USAGE_PAGE_BYTES, USAGE_HEADER_BYTES, USAGE_SLOT_BYTES, SLOTS_MAX, DEVICES_MAX]
+    if sizes != expected:
+        raise _corrupt("usage", f"sizes {sizes}, not {expected}")
+
+    uuids = [_usage_uuid(page, index) for index in range(min(device_count, DEVICES_MAX))]
+    processes = (_usage_process(page, index, uuids) for index in range(min(slots_end, SLOTS_MAX)))
+    return UsageReport(processes=tuple(process for process in processes if process is not None))
+
+
+def _check_limits(limits: ContainerLimits) -> None:
+    uuids = [device.device_uuid for device in limits.devices]
+    if len(uuids) > DEVICES_MAX or len(set(uuids)) < len(uuids):
+        raise HookError(
+            f"limits for {len(uuids)} devices, {len(set(uuids))} of them different",
+            hint=f"a container has at most {DEVICES_MAX} devices, each named once",
+        )
+    _check_range("priority", limits.priority, 2**32 - 1)
+    _check_range("generation", limits.generation, 2**64 - 1)
+    for device in limits.devices:
+        _check_uuid(device.device_uuid)
+        if device.memory_bytes is not None:
+            _check_range("memory_bytes", device.memory_bytes, UNLIMITED - 1)
+        _check_range("core_percent", device.core_percent, CORE_PERCENT_MAX)
+        _check_range("weight", device.weight, 2**32 - 1)
+
+
+def _check_range(field: str, value: int, largest: int) -> None:
+    if not 0 <= value <= largest:
+        raise HookError(
+            f"{field} is {value}, not between 0 and {largest}",
+            hint="the request should have been refused before it got here; report it",
+        )
+
+
+def _check_uuid(uuid: str) -> None:
+    if not _is_uuid_text(uuid):
+        raise HookError(
+            f"device UUID {uuid!r} is not 1 to {UUID_BYTES - 1} printable characters",
+            hint="use the UUID that NVML gives",
+        )
+
+
+def _is_uuid_text(uuid: str) -> bool:
+    return 0 < len(uuid) < UUID_BYTES and all("!" <= char <= "~" for char in uuid)
+
+
+def _check_head(page: str, magic: int, expected: int, abi_version: int, features: int) -> None:
+    if magic != expected:
+        raise _corrupt(page, f"starts with {magic:#018x}, not {expected:#018x}")
+    if abi_version != ABI_VERSION or features:
+        raise AbiMismatch(
+            f"{page} page of ABI version {abi_version}, features {features:#x}, "
+            f"not version {ABI_VERSION}",
+            hint=_UPGRADE,
+        )
+
+
+def _corrupt(page: str, found: str) -> PageCorrupt:
+    return PageCorrupt(f"{page} page cannot be read: {found}", hint=_REWRITE)
+
+
+def _with_crc(page: bytes) -> bytes:
+    """Return the page with the checksum of its bytes, the checksum's own taken as zero."""
+    end = CONTROL_CRC_OFFSET + 4
+    blank = page[:CONTROL_CRC_OFFSET] + bytes(4) + page[end:]
+    return page[:CONTROL_CRC_OFFSET] + zlib.crc32(blank).to_bytes(4, "little") + page[end:]
+
+
+def _decode_devices(page: bytes) -> Iterator[DeviceLimit]:
+    for uuid, memory, core_percent, weight, reserved in CONTROL_DEVICE.iter_unpack(
+        page[CONTROL_HEADER.size :]
+    ):
+        text = _text(uuid)
+        if text is None or any(reserved):
+            raise _corrupt("control", f"device {uuid!r}, reserved bytes {reserved[:8].hex()}…")
+        yield DeviceLimit(
+            device_uuid=text,
+            memory_bytes=None if memory == UNLIMITED else memory,
+            core_percent=core_percent,
+            weight=weight,
+        )
+
+
+def _text(field: bytes) -> str | None:
+    """Return the NUL-padded text of a UUID field, or None if it is no such text."""
+    text, _, padding = field.partition(b"\0")
+    if any(padding) or len(text) == len(field):
+        return None
+    decoded = text.decode("ascii", errors="replace")
+    return decoded if _is_uuid_text(decoded) else None
+
+
+def _usage_uuid(page: bytes, index: int) -> str | None:
+    start = USAGE_HEADER.size + index * UUID_BYTES
+    return _text(page[start : start + UUID_BYTES])
+
+
+def _usage_process(page: bytes, index: int, uuids: list[str | None]) -> ProcessUsage | None:
+    start = USAGE_HEADER_BYTES + index * USAGE_SLOT_BYTES
+    state, pid, start_time_ticks, pid_namespace, _, _ = USAGE_SLOT.unpack_from(page, start)
+    if state != SLOT_ACTIVE or not 0 < pid < 2**31:
+        return None
+    used: dict[str, int] = {}
+    for device_index, uuid in enumerate(uuids):
+        at = start + USAGE_SLOT.size + device_index * USAGE_CELL.size
+        used_bytes, _ = USAGE_CELL.unpack_from(page, at)
+        if uuid is not None and used_bytes:
+            used[uuid] = min(used.get(uuid, 0) + used_bytes, 2**63 - 1)
+    return ProcessUsage(
+        slot_index=index,
+        pid=pid,
+        start_time_ticks=start_time_ticks,
+        pid_namespace=pid_namespace,
+        used_bytes_by_uuid=tuple(sorted(used.items())),
+    )

@@ -1,0 +1,16 @@
+/* The figures a tenant is told of a device: the slice, never more than what physically is. */
+#pragma once
+
+#include <stdint.h>
+
+struct told {
+	uint64_t total_bytes;
+	uint64_t free_bytes;
+	uint64_t used_bytes;
+};
+
+/*
+ * From the physical total and free, and what the device with this UUID is limited to. 0 and *ret_told; -ENOENT: the
+ * driver's own figures are the right ones (outside, or no limit); -EPERM: the pages cannot be trusted.
+ */
+int told_of(const char *uuid, uint64_t total_bytes, uint64_t free_bytes, struct told *ret_told);
