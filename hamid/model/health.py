@@ -80,7 +80,8 @@ def assess(
         report: the report so far; devices in it that are not present any more are lost.
         present: the devices that the driver lists.
         faults: what is wrong now, or was since the last look.
-        now_s, recovery_s: by any clock that only goes forward.
+        now_s: by any clock that only goes forward.
+        recovery_s: how long without a fault makes a device healthy again.
     """
     reasons = {fault.device_uuid: fault.reason for fault in faults}
     listed = set(present)

@@ -67,6 +67,9 @@ NUMA_BIND: Final = "nvidia.com/numa-bind"
 WEBHOOK_LABEL: Final = "hami.io/webhook"
 """`ignore` on a pod or namespace keeps the admission webhook away from it."""
 
+LEASE_STANDBYS: Final = "hamid.io/standbys"
+"""On the Lease: the replicas that watch it closely, ready to lead."""
+
 SCHEDULER_NAME: Final = "hamid-scheduler"
 SCHEDULER_NAME_HAMI: Final = "hami-scheduler"
 

@@ -26,7 +26,7 @@ from typing import Final, assert_never
 MIB: Final = 1024 * 1024
 MAX_MEMORY_MIB: Final = 16 * 1024 * 1024
 """16 TiB on one card: more is a slip of the pen."""
-MAX_DEVICE_COUNT: Final = 128
+MAX_DEVICE_COUNT: Final = 64
 """Cards in one container: more than any node has is a slip of the pen."""
 
 _QUOTE_LIMIT: Final = 64

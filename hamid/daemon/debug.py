@@ -1,0 +1,116 @@
+"""What a person or a monitor asks the daemon: /healthz, /readyz, /metrics and /debug/*."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from hamid import __version__
+from hamid.web.responses import json_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from prometheus_client import CollectorRegistry
+
+    from hamid.daemon.conditions import Conditions
+
+
+@dataclass(slots=True, kw_only=True)
+class DebugPages:
+    """The routes of the debug site; roles add what they can tell.
+
+    Args:
+        pages: name → a function that returns what `/debug/<name>` shows.
+    """
+
+    registry: CollectorRegistry
+    conditions: Conditions
+    pages: dict[str, Callable[[], Any]] = field(default_factory=dict)
+
+    def routes(self) -> tuple[web.RouteDef, ...]:
+        """All routes."""
+        return (
+            web.get("/", self._index),
+            web.get("/healthz", self._healthz),
+            web.get("/readyz", self._readyz),
+            web.get("/metrics", self._metrics),
+            web.get("/debug", self._index),
+            web.get("/debug/", self._index),
+            web.get("/debug/{page}", self._page),
+        )
+
+    async def _index(self, _request: web.Request) -> web.Response:
+        pages = [f"/debug/{name}" for name in sorted({*self.pages, "tasks"})]
+        return _json({"hamid": __version__, "pages": ["/healthz", "/readyz", "/metrics", *pages]})
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return _json({"status": "ok"})
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        conditions = self.conditions.look()
+        is_ready = all(condition.is_true for condition in conditions.values())
+        body = {
+            "ready": is_ready,
+            "conditions": {
+                name: {"true": c.is_true, "reason": c.reason, "since": _iso(c.since_s)}
+                for name, c in conditions.items()
+            },
+        }
+        status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return _json(body, status=status)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def _page(self, request: web.Request) -> web.Response:
+        name = request.match_info["page"]
+        if name == "tasks":
+            return _json(_tasks())
+        page = self.pages.get(name)
+        if page is None:
+            raise web.HTTPNotFound(text=f"no page {name!r}")
+        return _json(page())
+
+
+def _json(value: Any, *, status: int = HTTPStatus.OK) -> web.Response:
+    option = (
+        orjson.OPT_INDENT_2
+        | orjson.OPT_SORT_KEYS
+        | orjson.OPT_NON_STR_KEYS
+        | orjson.OPT_APPEND_NEWLINE
+    )
+    return json_body(orjson.dumps(value, default=_plain, option=option), status=status)
+
+
+def _plain(value: object) -> object:
+    """What orjson does not know: sets in order, anything else as text."""
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
+
+
+def _tasks() -> list[Mapping[str, str]]:
+    return [
+        {"name": task.get_name(), "waits_in": _place(task)}
+        for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    ]
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    stack = task.get_stack(limit=1)
+    if not stack:
+        return "running"
+    frame = stack[-1]
+    return f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+
+
+def _iso(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,262 @@
+"""Puts the device plugin role of one node together, and runs it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hamid.aiokit.backoff import Backoff
+from hamid.aiokit.blocking import OneThread
+from hamid.aiokit.latest import Latest
+from hamid.aiokit.services import running
+from hamid.hooks.install import install
+from hamid.hooks.monitor import UsageMonitor
+from hamid.kube.port import PODS
+from hamid.kube.watch import Reflector
+from hamid.kubelet.checkpoint import CheckpointFile
+from hamid.kubelet.constants import CHECKPOINT_NAME, KUBELET_SOCKET_NAME, PODS_API_SOCKET
+from hamid.kubelet.pod_resources import PodResourcesClient
+from hamid.kubelet.pods_api import PodsApiClient
+from hamid.kubelet.registration import Registrar
+from hamid.model.node import NodeInventory
+from hamid.plugin.admission_view import AdmissionView
+from hamid.plugin.events import NodeEvents
+from hamid.plugin.exporter import NodeBooks
+from hamid.plugin.grants import GrantFiles
+from hamid.plugin.health import DeviceView, EventListener, HealthPoller
+from hamid.plugin.inventory import InventoryDeriver, InventoryPublisher
+from hamid.plugin.journal import Journal
+from hamid.plugin.owners import Owners
+from hamid.plugin.pods import NodePods
+from hamid.plugin.reconciler import Reconciler
+from hamid.plugin.service import DevicePlugin
+from hamid.plugin.undecided import UndecidedPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
+
+    from hamid.aiokit.services import Service
+    from hamid.daemon.settings import Settings
+    from hamid.hooks.abi.pages import UsageReport
+    from hamid.kube.port import KubePort
+    from hamid.kube.watch import WatchMetrics
+    from hamid.kubelet.metrics import KubeletMetrics
+    from hamid.nvml.port import NvmlPort
+    from hamid.plugin.metrics import PluginMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleMetrics:
+    """The metrics of the plugin's rooms; one set per process, also where it plays many nodes."""
+
+    plugin: PluginMetrics
+    kubelet: KubeletMetrics
+    watch: WatchMetrics
+
+
+@dataclass(slots=True, kw_only=True)
+class PluginRole:
+    """A running device plugin, as the rest of the daemon sees it."""
+
+    plugin: DevicePlugin
+    registrar: Registrar
+    pod_watch: Reflector
+    reconciler: Reconciler
+    view: Latest[DeviceView]
+    inventory: Latest[NodeInventory]
+    usage: Latest[Mapping[str, UsageReport]]
+
+    @property
+    def journal(self) -> Journal:
+        """What was granted."""
+        return self.plugin.journal
+
+    @property
+    def pods_synced(self) -> Latest[bool]:
+        """Whether this node's pods are known."""
+        return self.pod_watch.synced
+
+    def usage_dirs(self) -> dict[str, Path]:
+        """The usage directory of each grant."""
+        files = self.plugin.files
+        return {g.grant_id: files.usage_dir(g.grant_id) for g in self.journal.grants()}
+
+    def books(self) -> NodeBooks:
+        """What /metrics shows."""
+        return NodeBooks(
+            inventory=self.inventory.get(),
+            view=self.view.get(),
+            grants=self.journal.grants(),
+            usage_by_grant=self.usage.get(),
+        )
+
+    def is_registered(self) -> tuple[bool, str]:
+        """Whether the kubelet has us, and why or why not."""
+        registration = self.registrar.registration.get()
+        return registration.is_registered, registration.reason
+
+    def is_synced(self) -> tuple[bool, str]:
+        """Whether this node's pods are known."""
+        synced = self.pods_synced.get()
+        return synced, "listed" if synced else "the node's pods are not listed yet"
+
+    def pages(self) -> Mapping[str, Callable[[], Any]]:
+        """What /debug shows of this role."""
+        return {
+            "devices": lambda: {
+                "inventory": self.inventory.get(),
+                "health": self.view.get().health,
+            },
+            "allocations": lambda: {
+                "grants": self.journal.grants(),
+                "pods": self.plugin.pods.pods(),
+            },
+            "drift": lambda: sorted(self.reconciler.known),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginPorts:
+    """What the role is handed: outside systems, clocks and metrics.
+
+    Attributes:
+        clock, wall_clock: monotonic seconds, and seconds since 1970.
+    """
+
+    kube: KubePort
+    nvml: NvmlPort
+    metrics: RoleMetrics
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+
+
+@asynccontextmanager
+async def plugin_role(settings: Settings, ports: PluginPorts) -> AsyncIterator[PluginRole]:
+    """Run the role for as long as the block lasts.
+
+    The journal is read, the library in place and this node's pods listed before the kubelet hears
+    of us: what it asks first can be answered.
+    """
+    thread = OneThread(name="plugin-files")
+    try:
+        role = await _assemble(settings, ports, thread)
+        async with running(*_first_services(settings, ports, role)):
+            await role.pods_synced.wait_for(bool)
+            await role.plugin.devices.wait_for(bool)
+            async with running(
+                role.registrar, role.reconciler, *_later_services(settings, ports, role)
+            ):
+                yield role
+    finally:
+        thread.close()
+
+
+async def _assemble(settings: Settings, ports: PluginPorts, thread: OneThread) -> PluginRole:
+    own, node_name = settings.plugin, settings.identity.node_name
+    resource_name = settings.sched.resources.count
+    library = await install(settings.hooks.library, own.state_dir / "lib", thread=thread)
+    journal = Journal(directory=own.state_dir / "journal", thread=thread)
+    await journal.load()
+    files = GrantFiles(
+        directory=own.state_dir / "grants",
+        cdi_dir=own.cdi_dir,
+        mode=own.grant_mode,
+        library=library,
+        thread=thread,
+        host_root=settings.nvml.host_root,
+    )
+    pods = NodePods(node_name=node_name, resource_name=resource_name, kube=ports.kube)
+    inventory = Latest(NodeInventory(node_name=node_name, devices=()))
+    checkpoint = CheckpointFile(path=own.device_plugin_dir / CHECKPOINT_NAME)
+    pod_resources = PodResourcesClient(
+        resource_name=resource_name, socket_path=own.pod_resources_dir / KUBELET_SOCKET_NAME
+    )
+    pods_api = PodsApiClient(socket_path=own.pods_api_dir / PODS_API_SOCKET.name)
+    plugin = DevicePlugin(
+        devices=Latest(()),
+        pods=pods,
+        view=AdmissionView(pod_resources=pod_resources, pods_api=pods_api),
+        journal=journal,
+        files=files,
+        owners=Owners(
+            resource_name=resource_name,
+            checkpoint=checkpoint,
+            pod_resources=pod_resources,
+            pods=pods,
+            journal=journal,
+        ),
+        undecided=UndecidedPolicy(
+            settings=own, node_name=node_name, inventory=inventory, pods=pods, kube=ports.kube
+        ),
+        metrics=ports.metrics.plugin,
+    )
+    return PluginRole(
+        plugin=plugin,
+        registrar=Registrar(
+            handler=plugin,
+            resource_name=resource_name,
+            directory=own.device_plugin_dir,
+            metrics=ports.metrics.kubelet,
+        ),
+        pod_watch=Reflector(
+            kube=ports.kube,
+            resource=PODS,
+            sink=pods,
+            field_selector=f"spec.nodeName={node_name}",
+            name="own-pod-watch",
+            clock=ports.wall_clock,
+            metrics=ports.metrics.watch,
+            is_cached_list=True,
+        ),
+        reconciler=Reconciler(
+            resource_name=resource_name,
+            pods=pods,
+            journal=journal,
+            files=files,
+            checkpoint=checkpoint,
+            metrics=ports.metrics.plugin,
+            events=NodeEvents(kube=ports.kube, node_name=node_name, clock=ports.wall_clock),
+            interval_s=own.reconcile_interval_s,
+        ),
+        view=Latest(DeviceView()),
+        inventory=inventory,
+        usage=Latest({}),
+    )
+
+
+def _first_services(
+    settings: Settings, ports: PluginPorts, role: PluginRole
+) -> tuple[Service, ...]:
+    """What must have looked once before the kubelet hears of us."""
+    poller = HealthPoller(
+        nvml=ports.nvml,
+        view=role.view,
+        clock=ports.clock,
+        interval_s=settings.plugin.health_interval_s,
+        recovery_s=settings.plugin.recovery_s,
+    )
+    deriver = InventoryDeriver(
+        view=role.view,
+        inventory=role.inventory,
+        devices=role.plugin.devices,
+        files=role.plugin.files,
+        settings=settings.plugin,
+    )
+    return (poller, EventListener(nvml=ports.nvml, poller=poller), deriver, role.pod_watch)
+
+
+def _later_services(
+    settings: Settings, ports: PluginPorts, role: PluginRole
+) -> tuple[Service, ...]:
+    publisher = InventoryPublisher(
+        kube=ports.kube, nvml=ports.nvml, inventory=role.inventory, backoff=Backoff(max_s=30.0)
+    )
+    monitor = UsageMonitor(
+        directories=role.usage_dirs,
+        usage=role.usage,
+        thread=role.plugin.files.thread,
+        interval_s=settings.hooks.usage_interval_s,
+    )
+    return (publisher, monitor)

@@ -1,0 +1,248 @@
+"""Settings: a YAML file, the environment of the pod, and flags, made into one frozen value.
+
+The only reader of the environment. Later sources win: defaults, file, environment, flags. An
+unknown key, or a value of another type, is an error that names its place; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cattrs
+import yaml
+from cattrs.gen import make_dict_structure_fn
+
+from hamid.daemon.logs import LogFormat, LogLevel
+from hamid.errors import SettingsError
+from hamid.kube.settings import KubeSettings, PodAddress
+from hamid.plugin.settings import PluginSettings
+from hamid.sched.admission_settings import AdmissionSettings
+from hamid.sched.leader_settings import LeaseSettings
+from hamid.sched.settings import SchedSettings
+from hamid.web.settings import WebSettings
+
+T = TypeVar("T")
+
+
+class Switch(StrEnum):
+    """Whether a role runs here."""
+
+    AUTO = "auto"
+    """If this node can: for the device plugin, if its driver answers."""
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSettings:
+    """Which roles this replica plays; `scheduler` includes webhook, extender and candidacy."""
+
+    plugin: Switch = Switch.AUTO
+    scheduler: Switch = Switch.ON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """How to log."""
+
+    format: LogFormat = LogFormat.AUTO
+    level: LogLevel = LogLevel.INFO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlSettings:
+    """Where the driver is.
+
+    Attributes:
+        library: the path of libnvidia-ml.so.1, or None for the loader's own search.
+        host_root: where the host's /sys, /proc and /dev are seen.
+    """
+
+    library: Path | None = None
+    host_root: Path = Path("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    """The library that containers preload.
+
+    Attributes:
+        library: libhamid.so as shipped with the daemon; copied to where containers mount it.
+        usage_interval_s: how often the containers' reports are read.
+    """
+
+    library: Path = Path("/opt/hamid/libhamid.so")
+    usage_interval_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressSettings:
+    """Where the daemon listens.
+
+    Attributes:
+        debug_host: for /metrics, /healthz, /readyz and /debug; loopback unless set otherwise.
+        webhook_host: for the API server; always TLS.
+        extender_host: for kube-scheduler; mutual TLS, or plain HTTP on loopback.
+        extender_is_plain: plain HTTP; refused for an address that is not loopback.
+    """
+
+    debug_host: str = "127.0.0.1"
+    debug_port: int = 31992
+    webhook_host: str = "0.0.0.0"
+    webhook_port: int = 9443
+    extender_host: str = "0.0.0.0"
+    extender_port: int = 31998
+    extender_is_plain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNames:
+    """The names of hamid's own objects in the cluster, as the chart makes them."""
+
+    service: str = "hamid-scheduler"
+    webhook_service: str = "hamid-webhook"
+    webhook_configuration: str = "hamid"
+    tls_secret: str = "hamid-tls"  # noqa: S105 - a name
+    client_secret: str = "hamid-scheduler-client"  # noqa: S105 - a name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this replica is, from the environment that the chart sets."""
+
+    node_name: str = ""
+    namespace: str = "hamid"
+    pod_name: str = ""
+    pod_ip: str = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be set."""
+
+    identity: Identity = field(default_factory=Identity)
+    names: ClusterNames = field(default_factory=ClusterNames)
+    roles: RoleSettings = field(default_factory=RoleSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    kube: KubeSettings = field(default_factory=KubeSettings)
+    nvml: NvmlSettings = field(default_factory=NvmlSettings)
+    hooks: HookSettings = field(default_factory=HookSettings)
+    plugin: PluginSettings = field(default_factory=PluginSettings)
+    sched: SchedSettings = field(default_factory=SchedSettings)
+    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
+    lease: LeaseSettings = field(default_factory=LeaseSettings)
+    web: WebSettings = field(default_factory=WebSettings)
+    addresses: AddressSettings = field(default_factory=AddressSettings)
+    hami_metrics: bool = False
+    """Also export the figures that HAMi's dashboards show, under HAMi's names."""
+
+    def __post_init__(self) -> None:
+        if not self.identity.node_name:
+            raise SettingsError(
+                "the node's name is not known",
+                hint="set the environment variable NODE_NAME, as the chart does, or --node-name",
+            )
+
+
+def load_settings(
+    path: Path | None, *, node_name: str | None = None, kubeconfig: Path | None = None
+) -> Settings:
+    """The settings from the file, the environment, and these flags."""
+    document = _read(path) if path is not None else {}
+    document["identity"] = {**(document.get("identity") or {}), **_environment_identity()}
+    if node_name is not None:
+        document["identity"]["node_name"] = node_name
+    settings = structure(document, Settings, where=str(path or "the settings"))
+    return replace(settings, kube=_kube(settings.kube, kubeconfig))
+
+
+def structure(document: object, kind: type[T], *, where: str) -> T:
+    """The document as a value of this kind; errors name the place in it."""
+    try:
+        return _converter().structure(document, kind)
+    except (cattrs.BaseValidationError, ValueError, TypeError) as error:
+        found = cattrs.transform_error(error, path=where, format_exception=_sentence)
+        raise SettingsError(
+            "; ".join(found), hint="compare with the documented settings"
+        ) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(
+            f"cannot read {path}: {' '.join(str(error).split())}", hint="give a YAML file"
+        ) from error
+    if not isinstance(document, dict | None):
+        raise SettingsError(f"{path} is not an object", hint="begin it with names such as `sched:`")
+    return document or {}
+
+
+def _environment_identity() -> dict[str, str]:
+    names = {
+        "node_name": "NODE_NAME",
+        "namespace": "POD_NAMESPACE",
+        "pod_name": "POD_NAME",
+        "pod_ip": "POD_IP",
+    }
+    found = {key: os.environ.get(name, "") for key, name in names.items()}  # noqa: TID251 - here
+    return {key: value for key, value in found.items() if value}
+
+
+def _kube(kube: KubeSettings, kubeconfig: Path | None) -> KubeSettings:
+    environ = os.environ  # noqa: TID251 - the only reader
+    if kubeconfig is not None:
+        return replace(kube, kubeconfig=kubeconfig, in_pod=None, server=None)
+    if kube.kubeconfig or kube.in_pod or kube.server:
+        return kube
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if host and port:
+        return replace(kube, in_pod=PodAddress(host=host, port=int(port)))
+    if environ.get("KUBECONFIG"):
+        return replace(kube, kubeconfig=Path(environ["KUBECONFIG"]))
+    return kube
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
+    for kind in (bool, int, float, str):
+        converter.register_structure_hook(kind, _strict)
+    converter.register_structure_hook(Path, lambda value, _: Path(_strict(value, str)))
+    converter.register_structure_hook_factory(
+        is_dataclass, lambda kind: make_dict_structure_fn(kind, converter)
+    )
+    return converter
+
+
+def _strict(value: Any, kind: type[T]) -> T:
+    """The value if it is of this kind: YAML knows types, and `"false"` is no boolean."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return kind(value)  # type: ignore[call-arg]  # float(int)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"found {value!r}, expected {_WORDS[kind]}")
+    return value
+
+
+_WORDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+}
+
+
+def _sentence(error: BaseException, kind: type | None) -> str:
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        known = ", ".join(sorted(f.name for f in fields(error.cl)))
+        unknown = ", ".join(sorted(error.extra_fields))
+        return f"unknown {unknown}; known are {known}"
+    if isinstance(error, SettingsError):
+        return str(error)
+    if isinstance(error, ValueError) and kind is not None and issubclass(kind, StrEnum):
+        return f"{error}; allowed are {', '.join(kind)}"
+    return str(error) or type(error).__name__

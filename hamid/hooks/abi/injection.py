@@ -1,0 +1,129 @@
+"""What enters a container so that its limits hold. Pure.
+
+Limits live in the control page, in a directory that the host owns and the container mounts
+read-only. The environment repeats them for programs and people that look there, under the names
+that HAMi gave them; the library does not read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit
+
+from hamid.hooks.abi import contract
+from hamid.model import names
+from hamid.model.quantities import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import PurePath
+
+    from hamid.model.device import DeviceShare, DeviceUuid
+
+CONTROL_NODES = (
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia-uvm-tools",
+    "/dev/nvidia-modeset",
+)
+"""Device nodes that every container with a card needs, where the host has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPaths:
+    """Where the host has what a container mounts.
+
+    Attributes:
+        library, preload: the installed library and the `ld.so.preload` that names it.
+        limits, usage: the container's private directories.
+        device_nodes: the node of each card, and the control nodes that exist.
+    """
+
+    library: PurePath
+    preload: PurePath
+    limits: PurePath
+    usage: PurePath
+    node_by_uuid: Mapping[DeviceUuid, str] = field(default_factory=dict)
+    control_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectedMount:
+    """A path of the host in the container."""
+
+    container_path: str
+    host_path: str
+    is_read_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """Environment, mounts and device nodes of one container; nodes keep their host's path."""
+
+    envs: Mapping[str, str]
+    mounts: tuple[InjectedMount, ...]
+    device_nodes: tuple[str, ...]
+
+
+def injection(
+    shares: Sequence[DeviceShare], *, priority: int | None, grant_id: str, paths: HostPaths
+) -> Injection:
+    """What enters the container that gets these shares."""
+    mounts = (
+        InjectedMount(
+            container_path=contract.LIBRARY_PATH, host_path=str(paths.library), is_read_only=True
+        ),
+        InjectedMount(
+            container_path=contract.PRELOAD_PATH, host_path=str(paths.preload), is_read_only=True
+        ),
+        InjectedMount(
+            container_path=contract.LIMITS_DIR, host_path=str(paths.limits), is_read_only=True
+        ),
+        InjectedMount(
+            container_path=contract.USAGE_DIR, host_path=str(paths.usage), is_read_only=False
+        ),
+    )
+    cards = [
+        paths.node_by_uuid[s.device_uuid] for s in shares if s.device_uuid in paths.node_by_uuid
+    ]
+    return Injection(
+        envs=environment(shares, priority=priority, grant_id=grant_id),
+        mounts=mounts,
+        device_nodes=(*cards, *(paths.control_nodes if cards else ())),
+    )
+
+
+def environment(
+    shares: Sequence[DeviceShare], *, priority: int | None, grant_id: str
+) -> dict[str, str]:
+    """The environment of the container that gets these shares; HAMi's names, and the grant's id."""
+    envs = {names.ENV_VISIBLE_DEVICES: ",".join(share.device_uuid for share in shares)}
+    for position, share in enumerate(shares):
+        envs[f"{names.ENV_MEMORY_LIMIT}{position}"] = f"{share.memory_mib}m"
+    cores = shares[0].core_percent if shares else 0
+    if cores > 0:
+        envs[names.ENV_CORE_LIMIT] = str(cores)
+    if priority is not None:
+        envs[names.ENV_PRIORITY] = str(priority)
+    envs[contract.ENV_GRANT_ID] = grant_id
+    return envs
+
+
+def container_limits(
+    shares: Sequence[DeviceShare], *, priority: int | None, generation: int
+) -> ContainerLimits:
+    """The limits of the container that gets these shares, as its control page states them."""
+    return ContainerLimits(
+        devices=tuple(
+            DeviceLimit(
+                device_uuid=share.device_uuid,
+                memory_bytes=share.memory_mib * MIB,
+                core_percent=share.core_percent,
+            )
+            for share in shares
+        ),
+        priority=priority or 0,
+        generation=generation,
+    )

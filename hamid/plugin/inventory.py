@@ -1,0 +1,154 @@
+"""The devices as this node registers them: with the scheduler and with the kubelet, from one view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hamid.aiokit.ticker import pause
+from hamid.codec.node_annotation import encode_link_scores, encode_node_inventory
+from hamid.errors import KubeError, NvmlError
+from hamid.kube.port import NODES, PatchKind
+from hamid.kubelet.port import AdvertisedDevice
+from hamid.model.device import WHOLE_DEVICE_PERCENT, Device, DeviceMode
+from hamid.model.names import NODE_REGISTER, NODE_SCORE
+from hamid.model.node import NodeInventory, sorted_devices
+from hamid.model.quantities import MIB
+from hamid.plugin.slots import slots
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hamid.aiokit.backoff import Backoff
+    from hamid.aiokit.latest import Latest
+    from hamid.kube.port import KubePort
+    from hamid.model.device import DeviceUuid
+    from hamid.model.health import HealthReport
+    from hamid.nvml.port import NvmlDevice, NvmlPort
+    from hamid.plugin.grants import GrantFiles
+    from hamid.plugin.health import DeviceView
+    from hamid.plugin.settings import PluginSettings
+
+log = structlog.get_logger(__name__)
+
+
+def node_inventory(view: DeviceView, *, node_name: str, settings: PluginSettings) -> NodeInventory:
+    """What the node registers, given what was last seen of its devices."""
+    devices = (
+        device(nvml_device, health=view.health, settings=settings)
+        for nvml_device in view.devices
+        if nvml_device.device_uuid not in settings.excluded_uuids
+        and nvml_device.device_index not in settings.excluded_indexes
+    )
+    return NodeInventory(node_name=node_name, devices=sorted_devices(devices))
+
+
+def device(nvml_device: NvmlDevice, *, health: HealthReport, settings: PluginSettings) -> Device:
+    """The device as it is registered; memory and cores after scaling."""
+    uuid = nvml_device.device_uuid
+    return Device(
+        device_uuid=uuid,
+        device_index=nvml_device.device_index,
+        model=model_name(nvml_device.model),
+        memory_mib=int(nvml_device.memory_bytes // MIB * settings.device_memory_scaling),
+        core_percent=int(WHOLE_DEVICE_PERCENT * settings.device_core_scaling),
+        slot_count=settings.device_split_count,
+        numa_node=nvml_device.numa_node,
+        mode=DeviceMode.HAMI_CORE,
+        is_healthy=uuid in health and health[uuid].is_healthy,
+    )
+
+
+def model_name(product_name: str) -> str:
+    """The product name as HAMi writes it: `Tesla T4` is `NVIDIA-Tesla T4`."""
+    return product_name if product_name.startswith("NVIDIA") else f"NVIDIA-{product_name}"
+
+
+def advertised(inventory: NodeInventory, *, report_numa: bool) -> tuple[AdvertisedDevice, ...]:
+    """The slots as the kubelet is told of them."""
+    return tuple(
+        AdvertisedDevice(
+            slot_id=slot.slot_id,
+            is_healthy=slot.is_healthy,
+            numa_nodes=(slot.numa_node,) if report_numa and slot.numa_node is not None else (),
+        )
+        for slot in slots(inventory.devices)
+    )
+
+
+def device_nodes(view: DeviceView) -> Mapping[DeviceUuid, str]:
+    """The device node of each card."""
+    return {d.device_uuid: f"/dev/nvidia{d.minor}" for d in view.devices}
+
+
+@dataclass(slots=True, kw_only=True)
+class InventoryDeriver:
+    """Derives from each view the inventory and the kubelet's list, so that both agree; a service."""
+
+    view: Latest[DeviceView]
+    inventory: Latest[NodeInventory]
+    devices: Latest[tuple[AdvertisedDevice, ...]]
+    files: GrantFiles
+    settings: PluginSettings
+    name: str = "node-inventory"
+
+    async def run(self) -> None:
+        """Follow the view until cancelled."""
+        async for _ in self.view.changes():
+            self.step()
+
+    def step(self) -> None:
+        """Derive once."""
+        view = self.view.get()
+        node_name = self.inventory.get().node_name
+        inventory = node_inventory(view, node_name=node_name, settings=self.settings)
+        self.files.node_by_uuid = device_nodes(view)
+        self.inventory.publish(inventory)
+        self.devices.publish(advertised(inventory, report_numa=self.settings.report_numa))
+
+
+@dataclass(slots=True, kw_only=True)
+class InventoryPublisher:
+    """Keeps the node's registration annotation equal to the inventory; a service.
+
+    Written when it changed, and never before the driver was asked once: an empty list would tell
+    the scheduler that the cards are gone.
+    """
+
+    kube: KubePort
+    nvml: NvmlPort
+    inventory: Latest[NodeInventory]
+    backoff: Backoff
+    name: str = "node-registrar"
+    _written: NodeInventory | None = None
+
+    async def run(self) -> None:
+        """Follow the inventory until cancelled; what fails is tried again."""
+        seen = 0 if not self.inventory.get().devices else -1
+        while True:
+            seen = await self.inventory.wait_change(since=seen)
+            while not await self.step():
+                await pause(self.backoff.next_delay_s())
+            self.backoff.reset()
+
+    async def step(self) -> bool:
+        """Write the annotation if it is not as it should be; false if that failed."""
+        inventory = self.inventory.get()
+        if inventory == self._written:
+            return True
+        annotations = {NODE_REGISTER: encode_node_inventory(inventory)}
+        try:
+            annotations[NODE_SCORE] = encode_link_scores(await self.nvml.link_scores())
+        except NvmlError as error:
+            log.info("link scores unknown", error=repr(error))
+        patch = {"metadata": {"annotations": annotations}}
+        try:
+            await self.kube.patch(NODES, inventory.node_name, patch, kind=PatchKind.MERGE)
+        except KubeError as error:
+            log.warning("node not registered", node=inventory.node_name, error=str(error))
+            return False
+        self._written = inventory
+        log.info("node registered", node=inventory.node_name, devices=len(inventory.devices))
+        return True

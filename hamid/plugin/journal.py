@@ -1,0 +1,209 @@
+"""What was granted, on local disk before the kubelet is answered.
+
+One JSON file per grant, `<grant id>.json`, written beside its place, flushed to disk and
+renamed. A file that cannot be read is set aside with a log line, never deleted unseen, and
+never stops the daemon.
+
+Invariants:
+
+1. A grant is on disk before the Allocate that made it returns.
+2. There is at most one grant per pod UID and container; a new one takes the place of the old.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import orjson
+import structlog
+
+from hamid.model.device import DeviceShare, DeviceUuid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hamid.aiokit.blocking import OneThread
+    from hamid.plugin.matching import ContainerKey
+
+log = structlog.get_logger(__name__)
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What one container was given.
+
+    Attributes:
+        grant_id: random; names the container's private directory and its CDI spec.
+        slot_ids: what the kubelet has on its books for it.
+        shares: what it really gets.
+        is_final: the owner was confirmed at a container start.
+    """
+
+    grant_id: str
+    pod_uid: str
+    namespace: str
+    pod_name: str
+    container_name: str
+    slot_ids: tuple[str, ...]
+    shares: tuple[DeviceShare, ...]
+    priority: int | None = None
+    is_final: bool = False
+
+    @property
+    def key(self) -> ContainerKey:
+        """Pod UID and container name."""
+        return (self.pod_uid, self.container_name)
+
+    @property
+    def pod_key(self) -> str:
+        """`namespace/name`, for people."""
+        return f"{self.namespace}/{self.pod_name}"
+
+    def finalized(self) -> Grant:
+        """This grant with its owner confirmed."""
+        return replace(self, is_final=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Journal:
+    """The grants of this node, in memory and on disk."""
+
+    directory: Path
+    thread: OneThread
+    _by_id: dict[str, Grant] = field(default_factory=dict)
+    _id_by_key: dict[ContainerKey, str] = field(default_factory=dict)
+
+    async def load(self) -> None:
+        """Read what an earlier run of the daemon granted."""
+        for grant in await self.thread.call(_read_all, self.directory):
+            self._keep(grant)
+        log.info("journal read", grants=len(self._by_id))
+
+    async def write(self, grant: Grant) -> None:
+        """Put the grant on disk, then in memory."""
+        await self.thread.call(_write, self.directory, grant)
+        replaced = self._id_by_key.get(grant.key)
+        self._keep(grant)
+        if replaced is not None and replaced != grant.grant_id:
+            await self.remove(replaced)
+
+    async def remove(self, grant_id: str) -> None:
+        """Forget the grant."""
+        grant = self._by_id.pop(grant_id, None)
+        if grant is not None and self._id_by_key.get(grant.key) == grant_id:
+            del self._id_by_key[grant.key]
+        await self.thread.call((self.directory / f"{grant_id}.json").unlink, missing_ok=True)
+
+    def grants(self) -> tuple[Grant, ...]:
+        """All grants."""
+        return tuple(self._by_id.values())
+
+    def served(self) -> frozenset[ContainerKey]:
+        """The containers that have a grant."""
+        return frozenset(self._id_by_key)
+
+    def by_id(self, grant_id: str) -> Grant | None:
+        """The grant of this id."""
+        return self._by_id.get(grant_id)
+
+    def by_container(self, key: ContainerKey) -> Grant | None:
+        """The container's grant."""
+        grant_id = self._id_by_key.get(key)
+        return None if grant_id is None else self._by_id[grant_id]
+
+    def by_slots(self, slot_ids: tuple[str, ...]) -> tuple[Grant, ...]:
+        """The grants for just these slots: several when containers of a pod share them."""
+        wanted = frozenset(slot_ids)
+        return tuple(g for g in self._by_id.values() if frozenset(g.slot_ids) == wanted)
+
+    def _keep(self, grant: Grant) -> None:
+        previous = self._by_id.get(grant.grant_id)
+        if previous is not None and self._id_by_key.get(previous.key) == grant.grant_id:
+            del self._id_by_key[previous.key]
+        self._by_id[grant.grant_id] = grant
+        self._id_by_key[grant.key] = grant.grant_id
+
+
+def encode_grant(grant: Grant) -> bytes:
+    """The file's content."""
+    shares = [
+        {"uuid": s.device_uuid, "memory_mib": s.memory_mib, "core_percent": s.core_percent}
+        for s in grant.shares
+    ]
+    return orjson.dumps(
+        {
+            "version": _VERSION,
+            "grant_id": grant.grant_id,
+            "pod_uid": grant.pod_uid,
+            "namespace": grant.namespace,
+            "pod_name": grant.pod_name,
+            "container_name": grant.container_name,
+            "slot_ids": grant.slot_ids,
+            "shares": shares,
+            "priority": grant.priority,
+            "is_final": grant.is_final,
+        },
+        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+def decode_grant(content: bytes) -> Grant:
+    """The grant in the file; ValueError, KeyError or TypeError if it is none of ours."""
+    record = orjson.loads(content)
+    if record["version"] != _VERSION:
+        raise ValueError(f"version {record['version']!r}, not {_VERSION}")
+    return Grant(
+        grant_id=record["grant_id"],
+        pod_uid=record["pod_uid"],
+        namespace=record["namespace"],
+        pod_name=record["pod_name"],
+        container_name=record["container_name"],
+        slot_ids=tuple(record["slot_ids"]),
+        shares=tuple(
+            DeviceShare(
+                device_uuid=DeviceUuid(share["uuid"]),
+                memory_mib=int(share["memory_mib"]),
+                core_percent=int(share["core_percent"]),
+            )
+            for share in record["shares"]
+        ),
+        priority=record["priority"],
+        is_final=bool(record["is_final"]),
+    )
+
+
+def _read_all(directory: Path) -> list[Grant]:
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    grants = []
+    for path in sorted(directory.glob("*.json"), key=lambda p: p.stat().st_mtime_ns):
+        try:
+            grants.append(decode_grant(path.read_bytes()))
+        except (ValueError, KeyError, TypeError) as error:
+            path.rename(path.with_suffix(".unreadable"))
+            log.error(  # noqa: TRY400 - the file is at fault, not this code
+                "grant unreadable",
+                path=str(path),
+                error=repr(error),
+                hint="the file was set aside; its container keeps running with its limits",
+            )
+    return grants
+
+
+def _write(directory: Path, grant: Grant) -> None:
+    path = directory / f"{grant.grant_id}.json"
+    beside = directory / f".{grant.grant_id}.tmp"
+    with beside.open("wb") as file:
+        file.write(encode_grant(grant))
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(path)
+    # The rename itself must be on disk, too.
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

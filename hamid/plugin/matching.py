@@ -1,0 +1,148 @@
+"""Which pod and container an Allocate call is for. Pure.
+
+The kubelet admits pods one after another, and asks for the containers of a pod in the order of
+its spec, init containers first, each with the number of slots in its limits. It does not say
+whom it asks for. From this follows:
+
+1. Only pods bound to this node, not finished, with a container not served yet come into
+   question, and of each of them only the first such container, if its count is right.
+2. Of several such pods, the one under admission is known to the kubelet with that container
+   empty; those admitted before are known with their slots, those not yet reached are unknown.
+3. What still remains is ordered: pods whose decided cards are those that the slots name first
+   (the slots were steered), then the oldest (the kubelet's own order).
+
+A wrong guess is found and mended at PreStartContainer, when the owner is on record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hamid.plugin.slots import slot_devices
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from hamid.model.allocation import ContainerAllocation, PodAllocation
+    from hamid.model.device import DeviceUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOnNode:
+    """A pod of this node, as far as the device plugin needs it.
+
+    Attributes:
+        created_at: the creation timestamp, as text that sorts.
+        asked: how many of our slots each asking container wants, in the order of the spec.
+        allocation: what was decided for it, or None where nothing was.
+        problem: why its allocation cannot be read, if it cannot.
+        is_terminal: it has finished, and holds nothing.
+    """
+
+    pod_uid: str
+    namespace: str
+    name: str
+    created_at: str
+    asked: Mapping[str, int]
+    allocation: PodAllocation | None
+    problem: str | None = None
+    is_terminal: bool = False
+
+    @property
+    def pod_key(self) -> str:
+        """`namespace/name`, for people."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A container that the call may be for; no allocation means that nothing was decided."""
+
+    pod: PodOnNode
+    container_name: str
+    allocation: ContainerAllocation | None
+
+    @property
+    def devices(self) -> tuple[DeviceUuid, ...]:
+        """The decided devices, in the order of choice."""
+        shares = self.allocation.shares if self.allocation else ()
+        return tuple(share.device_uuid for share in shares)
+
+
+ContainerKey = tuple[str, str]
+"""Pod UID and container name."""
+
+
+def matches(
+    pods: Sequence[PodOnNode], *, served: Collection[ContainerKey], count: int
+) -> tuple[Match, ...]:
+    """The containers that a call for `count` slots may be for, oldest pod first (rules 1, 3)."""
+    found = []
+    for pod in sorted(pods, key=lambda p: (p.created_at, p.pod_key)):
+        match = None if pod.is_terminal else next_match(pod, served=served)
+        if match is not None and pod.asked[match.container_name] == count:
+            found.append(match)
+    return tuple(found)
+
+
+def next_match(pod: PodOnNode, *, served: Collection[ContainerKey]) -> Match | None:
+    """The pod's first container that asks for slots and is not served yet."""
+    for container_name in pod.asked:
+        if (pod.pod_uid, container_name) not in served:
+            allocation = pod.allocation.container(container_name) if pod.allocation else None
+            return Match(pod=pod, container_name=container_name, allocation=allocation)
+    return None
+
+
+def served_matches(pods: Sequence[PodOnNode], *, count: int) -> tuple[Match, ...]:
+    """All containers with `count` slots, served or not: for a kubelet that lost its books."""
+    return tuple(
+        Match(
+            pod=pod,
+            container_name=container_name,
+            allocation=pod.allocation.container(container_name) if pod.allocation else None,
+        )
+        for pod in sorted(pods, key=lambda p: (p.created_at, p.pod_key))
+        if not pod.is_terminal
+        for container_name, asked in pod.asked.items()
+        if asked == count
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPod:
+    """What the kubelet says of a pod: which of its containers have slots already."""
+
+    namespace: str
+    name: str
+    containers_with_slots: frozenset[str]
+
+
+def under_admission(
+    found: Sequence[Match], known: Mapping[ContainerKey, KnownPod | None]
+) -> tuple[Match, ...]:
+    """Those of the matches whose pod the kubelet knows, with that container empty (rule 2).
+
+    Args:
+        found: the matches.
+        known: per `(namespace, name)`, what the kubelet said; None for "unknown to it", absent
+            for "could not be asked".
+    """
+    remaining = []
+    for match in found:
+        key = (match.pod.namespace, match.pod.name)
+        if key not in known:
+            remaining.append(match)
+            continue
+        pod = known[key]
+        if pod is not None and match.container_name not in pod.containers_with_slots:
+            remaining.append(match)
+    return tuple(remaining)
+
+
+def best_match(found: Sequence[Match], *, slot_ids: Sequence[str]) -> Match | None:
+    """The likeliest of the matches (rule 3); None of none."""
+    named = slot_devices(slot_ids)
+    ranked = sorted(found, key=lambda match: frozenset(match.devices) != named)
+    return ranked[0] if ranked else None

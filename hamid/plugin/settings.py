@@ -1,0 +1,77 @@
+"""What the operator may set about the device plugin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from hamid.errors import SettingsError
+
+
+class GrantMode(StrEnum):
+    """How devices reach the container."""
+
+    ENV = "env"
+    """Environment and device nodes in the Allocate answer: works with every runtime."""
+    CDI = "cdi"
+    """A CDI spec that is final only at PreStartContainer: even a wrong guess is repaired."""
+
+
+class UndecidedPods(StrEnum):
+    """What becomes of a pod that reached the node without a decision of the scheduler."""
+
+    REFUSE = "refuse"
+    SLICE = "slice"
+    """It gets a default slice of the cards that the kubelet chose, if that is free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSettings:
+    """The device plugin's settings.
+
+    Attributes:
+        device_split_count: slots a card is advertised as; so many containers may share it.
+        device_memory_scaling: promised memory over real memory; above 1 oversubscribes.
+        device_core_scaling: promised cores over real cores.
+        state_dir: where grants are journalled; must survive a restart of the daemon.
+        device_plugin_dir, pod_resources_dir, pods_api_dir: the kubelet's sockets (k3s and k0s
+            have them elsewhere).
+        report_numa: tell the kubelet each card's NUMA node; off, as in HAMi, because the
+            kubelet's single-numa-node policy then refuses pods that the scheduler placed.
+        default_slice_memory_mib: memory of a default slice, where undecided pods get one.
+        excluded_uuids, excluded_indexes: cards kept out of hamid's hands.
+        recovery_s: how long a card must be free of faults before it counts as healthy again.
+    """
+
+    device_split_count: int = 10
+    device_memory_scaling: float = 1.0
+    device_core_scaling: float = 1.0
+    state_dir: Path = Path("/var/lib/hamid")
+    device_plugin_dir: Path = Path("/var/lib/kubelet/device-plugins")
+    pod_resources_dir: Path = Path("/var/lib/kubelet/pod-resources")
+    pods_api_dir: Path = Path("/var/lib/kubelet/pods-api")
+    report_numa: bool = False
+    grant_mode: GrantMode = GrantMode.ENV
+    cdi_dir: Path = Path("/var/run/cdi")
+    undecided_pods: UndecidedPods = UndecidedPods.REFUSE
+    default_slice_memory_mib: int = 1024
+    excluded_uuids: tuple[str, ...] = ()
+    excluded_indexes: tuple[int, ...] = ()
+    health_interval_s: float = 5.0
+    recovery_s: float = 60.0
+    reconcile_interval_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.device_split_count <= 1000:  # noqa: PLR2004 - the message says it
+            raise SettingsError(
+                f"device_split_count is {self.device_split_count}, not 1 to 1000",
+                hint="10 is usual; the kubelet lists every slot of every card",
+            )
+        for name in ("device_memory_scaling", "device_core_scaling"):
+            value = getattr(self, name)
+            if not 0 < value <= 10:  # noqa: PLR2004 - the message says it
+                raise SettingsError(
+                    f"{name} is {value}, not above 0 and up to 10",
+                    hint="1 promises what the card has; 2 promises twice of it",
+                )
