@@ -2,12 +2,12 @@ import pytest
 
 from hamid.nvml.profiles import simulated_cards
 from tests.contracts.nvml_contract import CARDS
-from tests.nvml.machine import SimMachine, built_library
+from tests.nvml.machine import SimMachine, built
 
 
 @pytest.fixture(scope="session")
 def sim_library():
-    return built_library()
+    return built("libnvidia-ml.so.1")
 
 
 @pytest.fixture

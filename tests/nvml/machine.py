@@ -10,24 +10,23 @@ from hamid.nvml.port import EventKind
 from hamid.nvml.profiles import SimulatedCard, format_profile
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = ROOT / "native/build/sim/libnvidia-ml.so.1"
 MIB = 1 << 20
 EVENT_NAMES = {EventKind.XID: "xid", EventKind.DOUBLE_BIT_ECC: "double_bit_ecc"}
 
 
 @cache
-def built_library() -> Path:
-    """Build the library if need be; several test runs at once take turns."""
+def built(name: str) -> Path:
+    """Build one of the simulation's files if need be; several test runs at once take turns."""
     build = ROOT / "native/build"
     build.mkdir(parents=True, exist_ok=True)
     with (build / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(
-            ["make", "-s", "-C", str(ROOT / "native"), "build/sim/libnvidia-ml.so.1"],
+            ["make", "-s", "-C", str(ROOT / "native"), f"build/sim/{name}"],
             check=True,
             timeout=110,
         )
-    return LIBRARY
+    return build / "sim" / name
 
 
 class SimMachine:

@@ -17,3 +17,11 @@ build/sim/libnvidia-ml.so.1: $(NVML_SIM_SOURCES) $(STUB_HEADERS) $(STUB)/rules.m
 	@mkdir -p $(@D)
 	$(CC) $(STUB_CFLAGS) -I$(STUB) -o $@.new $(NVML_SIM_SOURCES) $(STUB_LDFLAGS) -Wl,-soname,libnvidia-ml.so.1
 	mv -f $@.new $@
+
+# Holds simulated memory, for the tests of the shared account.
+sims: build/sim/hold_memory
+
+build/sim/hold_memory: $(STUB)/hold_memory.c $(STUB)/state.c $(STUB_HEADERS) $(STUB)/rules.mk
+	@mkdir -p $(@D)
+	$(CC) $(STUB_CFLAGS) -I$(STUB) -o $@.new $(STUB)/hold_memory.c $(STUB)/state.c -pthread
+	mv -f $@.new $@
