@@ -156,8 +156,8 @@ def _decode_review(review: JsonObject) -> AdmissionRequest:
             f"it is {kind!r} of {api_version!r}; known is {KIND} of {' and '.join(API_VERSIONS)}"
         )
     request = as_object(review.get("request"), what="request")
-    user = as_object(request.get("userInfo") or {}, what="request.userInfo")
-    groups = as_list(user.get("groups") or [], what="request.userInfo.groups")
+    user = as_object(request.get("userInfo", {}), what="request.userInfo")
+    groups = as_list(user.get("groups", []), what="request.userInfo.groups")
     return AdmissionRequest(
         uid=as_text(request.get("uid"), what="request.uid"),
         api_version=api_version,

@@ -19,19 +19,16 @@ if TYPE_CHECKING:
 
 def decode_lease(lease: JsonObject) -> LeaseRecord:
     """What the object says of its holder; a spec that is silent says that nobody holds it."""
+    spec = _spec(lease)
     try:
-        spec = as_object(lease.get("spec") or {}, what="spec")
         return LeaseRecord(
-            holder_identity=_optional_text(spec, "holderIdentity"),
-            lease_duration_s=float(as_int(_number(spec, "leaseDurationSeconds"), what="duration")),
-            renewed_at=_optional_text(spec, "renewTime"),
-            transitions=as_int(_number(spec, "leaseTransitions"), what="transitions"),
+            holder_identity=_text(spec, "holderIdentity"),
+            lease_duration_s=float(_number(spec, "leaseDurationSeconds")),
+            renewed_at=_text(spec, "renewTime"),
+            transitions=_number(spec, "leaseTransitions"),
         )
     except ShapeError as error:
-        raise WireError(
-            f"the Lease cannot be read: {error}",
-            hint="somebody else wrote it; delete the Lease, and a leader is elected anew",
-        ) from error
+        raise _unreadable(error) from error
 
 
 def encode_lease(record: LeaseRecord, *, base: JsonObject) -> JsonObject:
@@ -39,7 +36,7 @@ def encode_lease(record: LeaseRecord, *, base: JsonObject) -> JsonObject:
 
     Where the holder changes, the time of acquisition becomes that of the renewal.
     """
-    spec = dict(as_object(base.get("spec") or {}, what="spec"))
+    spec = dict(_spec(base))
     if (spec.get("holderIdentity") or "") != record.holder_identity:
         spec["acquireTime"] = record.renewed_at
     spec |= {
@@ -58,11 +55,26 @@ def format_micro_time(at_s: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _optional_text(spec: JsonObject, key: str) -> str:
-    value = spec.get(key)
-    return "" if value in (None, "") else as_text(value, what=key)
+def _spec(lease: JsonObject) -> JsonObject:
+    spec = lease.get("spec")
+    try:
+        return {} if spec is None else as_object(spec, what="spec")
+    except ShapeError as error:
+        raise _unreadable(error) from error
 
 
-def _number(spec: JsonObject, key: str) -> object:
+def _unreadable(error: ShapeError) -> WireError:
+    return WireError(
+        f"the Lease cannot be read: {error}",
+        hint="somebody else wrote it; delete the Lease, and a leader is elected anew",
+    )
+
+
+def _text(spec: JsonObject, key: str) -> str:
     value = spec.get(key)
-    return 0 if value is None else value
+    return "" if value in (None, "") else as_text(value, what=f"spec.{key}")
+
+
+def _number(spec: JsonObject, key: str) -> int:
+    value = spec.get(key)
+    return 0 if value is None else as_int(value, what=f"spec.{key}")

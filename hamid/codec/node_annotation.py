@@ -54,7 +54,7 @@ def decode_node_inventory(text: str, *, node_name: str) -> NodeInventory:
         AnnotationError: it cannot be read as any of the formats.
     """
     try:
-        is_json = text.lstrip().startswith("[")
+        is_json = text.lstrip()[:1] in ("[", "{")
         devices = _json_devices(text) if is_json else _csv_devices(text)
         _refuse_doubles(device.device_uuid for device in devices)
     except ShapeError as error:

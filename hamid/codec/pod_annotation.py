@@ -53,6 +53,9 @@ def encode_hami_annotations(
         container_names: all containers, init first, as in the spec.
         decided_at_s: seconds since the epoch.
     """
+    missing = {c.container_name for c in allocation.containers} - set(container_names)
+    if missing:
+        raise ValueError(f"the pod has no container {', '.join(map(repr, sorted(missing)))}")
     segments = [_encode_container(allocation.container(name)) for name in container_names]
     return {
         wire.POD_NODE: allocation.node_name,

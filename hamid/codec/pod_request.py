@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from hamid.codec.jsontext import kind_of, quoted
 from hamid.codec.pod import pod_containers, pod_meta
 from hamid.errors import RequestError
 from hamid.model import names as wire
@@ -254,7 +255,8 @@ class _Reader:
             return None
         if limit is not None and request is not None and not _is_same(limit, request):
             self._refuse(
-                f"{name} is {limit!r} in limits but {request!r} in requests; make them equal"
+                f"{name} is {quoted(str(limit))} in limits but {quoted(str(request))} "
+                f"in requests; make them equal"
             )
         return amount
 
@@ -268,7 +270,7 @@ def _quantity_text(value: object) -> str:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return repr(value)
-    raise QuantityError(f"{value!r} is no quantity; write a number such as 3000")
+    raise QuantityError(f"{kind_of(value)} is no quantity; write a number such as 3000")
 
 
 def _is_same(one: object, other: object) -> bool:
@@ -300,7 +302,7 @@ class _Annotations:
         unknown = [entry for entry in entries if entry not in words]
         if unknown:
             self.problems.append(
-                f"annotation {key}: {unknown[0]!r} is unknown; allowed are {', '.join(words)}."
+                f"annotation {key}: {quoted(unknown[0])} is unknown; allowed are {', '.join(words)}."
             )
         return next((PolicyName(e) for e in entries if e in tuple(PolicyName)), None)
 
@@ -309,7 +311,7 @@ class _Annotations:
         modes = tuple(mode.value for mode in DeviceMode if mode in text)
         if text.strip() and not modes:
             self.problems.append(
-                f"annotation {wire.VGPU_MODE}: {text[:64]!r} names no mode; "
+                f"annotation {wire.VGPU_MODE}: {quoted(text)} names no mode; "
                 f"allowed are {', '.join(DeviceMode)}."
             )
         return modes
@@ -318,7 +320,7 @@ class _Annotations:
         models = self._list(key)
         for model in models:
             if not model_matches(model, model):
-                self.problems.append(f"annotation {key}: {model[:64]!r} names no model.")
+                self.problems.append(f"annotation {key}: {quoted(model)} names no model.")
         return models
 
     def _list(self, key: str) -> tuple[str, ...]:

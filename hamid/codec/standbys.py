@@ -1,0 +1,56 @@
+"""The standbys named on a Lease, and its times, beside what `codec.lease` reads.
+
+The annotation is a JSON list of identities, in the order in which they signed up.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text, dumps, loads
+from hamid.errors import AnnotationError
+from hamid.model.names import LEASE_STANDBYS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hamid.codec.jsontext import JsonObject
+
+
+def decode_standbys(lease: JsonObject) -> tuple[str, ...]:
+    """The identities that signed up; none where the annotation is missing."""
+    try:
+        annotations = _annotations(lease)
+        text = annotations.get(LEASE_STANDBYS)
+        if text is None:
+            return ()
+        entries = as_list(loads(as_text(text, what=LEASE_STANDBYS)), what=LEASE_STANDBYS)
+        return tuple(as_text(entry, what="a standby") for entry in entries)
+    except ShapeError as error:
+        raise AnnotationError(
+            f"the annotation {LEASE_STANDBYS} of the Lease cannot be read: {error}",
+            hint="remove the annotation, and the replicas sign up anew",
+        ) from error
+
+
+def encode_standbys(standbys: Sequence[str], *, base: JsonObject) -> JsonObject:
+    """The Lease with these standbys; the base is left as it is."""
+    meta = dict(as_object(base.get("metadata") or {}, what="metadata"))
+    annotations = {key: text for key, text in _annotations(base).items() if key != LEASE_STANDBYS}
+    if standbys:
+        annotations[LEASE_STANDBYS] = dumps(list(standbys)).decode()
+    return {**base, "metadata": {**meta, "annotations": annotations}}
+
+
+def parse_micro_time(text: str) -> float | None:
+    """Seconds since the epoch of Kubernetes' MicroTime, or None where it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _annotations(lease: JsonObject) -> JsonObject:
+    meta = as_object(lease.get("metadata") or {}, what="metadata")
+    return as_object(meta.get("annotations") or {}, what="metadata.annotations")

@@ -1,0 +1,80 @@
+import pytest
+
+from hamid.codec.pod import pod_containers, pod_meta
+from hamid.errors import RequestError
+from hamid.model.request import ContainerKind
+from tests.builders import container_object, pod_object
+
+
+def test_containers_come_in_the_order_init_app_ephemeral_with_their_kinds():
+    pod = pod_object(
+        container_object("app"),
+        init_containers=[
+            container_object("init"),
+            container_object("sidecar", restartPolicy="Always"),
+        ],
+        ephemeralContainers=[container_object("debug")],
+    )
+
+    found = [(c.name, c.kind, c.list_name, c.index) for c in pod_containers(pod)]
+
+    assert found == [
+        ("init", ContainerKind.INIT, "initContainers", 0),
+        ("sidecar", ContainerKind.SIDECAR, "initContainers", 1),
+        ("app", ContainerKind.APP, "containers", 0),
+        ("debug", None, "ephemeralContainers", 0),
+    ]
+
+
+def test_only_an_init_container_is_made_a_sidecar_by_its_restart_policy():
+    pod = pod_object(container_object("app", restartPolicy="Always"))
+
+    assert pod_containers(pod)[0].kind is ContainerKind.APP
+
+
+def test_who_a_pod_is():
+    pod = pod_object(uid="u", name="n", namespace="s", node_name="node-1", annotations={"a": "b"})
+
+    meta = pod_meta(pod)
+
+    assert (meta.uid, meta.name, meta.namespace, meta.node_name) == ("u", "n", "s", "node-1")
+    assert meta.annotations == {"a": "b"}
+
+
+def test_a_pod_that_is_yet_to_be_named_goes_by_its_prefix():
+    meta = pod_meta({"metadata": {"generateName": "train-"}})
+
+    assert (meta.name, meta.uid, meta.namespace, meta.node_name) == ("train-", "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        ({"spec": []}, "spec is a list, not an object"),
+        ({"spec": {"containers": {}}}, r"spec.containers is an object, not a list"),
+        ({"spec": {"containers": ["c"]}}, r"spec.containers\[0\] is a string, not an object"),
+        ({"spec": {"containers": [{}]}}, r"spec.containers\[0\].name is null"),
+        ({"spec": {"initContainers": [{"name": "i", "resources": 1}]}}, r"resources is a number"),
+        (
+            {"spec": {"containers": [{"name": "c", "resources": {"limits": []}}]}},
+            r"spec.containers\[0\].resources.limits is a list",
+        ),
+    ],
+)
+def test_containers_of_another_shape_are_refused(pod, message):
+    with pytest.raises(RequestError, match=message):
+        pod_containers(pod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        ({"metadata": "m"}, "metadata is a string"),
+        ({"metadata": {"uid": 1}}, "metadata.uid is a number"),
+        ({"metadata": {"annotations": {"a": 1}}}, "annotation a is not a string"),
+        ({"spec": {"nodeName": []}}, "spec.nodeName is a list"),
+    ],
+)
+def test_an_identity_of_another_shape_is_refused(pod, message):
+    with pytest.raises(RequestError, match=message):
+        pod_meta(pod)
