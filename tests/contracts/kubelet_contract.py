@@ -11,12 +11,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import pytest
+
 from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
 from hamid.aiokit.ticker import every
 from hamid.errors import HamidError
+from hamid.kubelet import v1beta1
 from hamid.kubelet.checkpoint import read_checkpoint
+from hamid.kubelet.errors import CallFailed
 from hamid.kubelet.fake import FakeContainer, FakePod, Phase
+from hamid.kubelet.grpc_unix import UnixClient
 from hamid.kubelet.pod_resources import PodResourcesClient
 from hamid.kubelet.pods_api import PodsApiClient
 from hamid.kubelet.port import (
@@ -25,6 +30,7 @@ from hamid.kubelet.port import (
     ContainerGrant,
 )
 from hamid.kubelet.registration import Registrar
+from hamid.kubelet.server import DevicePluginServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -350,6 +356,26 @@ class KubeletContract:
             first, second = plugin.slots_of("allocate")
             assert held == {"init": first, "main": second}
 
+    async def test_a_socket_name_registered_twice_is_lost_until_the_kubelet_restarts(self, world):
+        # Why each of our registrations has a socket name of its own.
+        name = "contract-twice.sock"
+        plugin = ScriptedPlugin(devices=Latest(make_slots()))
+        server = DevicePluginServer(path=world.device_plugin_directory / name, handler=plugin)
+        async with world.opened():
+            await server.open()
+            await register(world, name)
+            await server.streams.wait_for(lambda now: now.open_count == 1)
+            with pytest.raises(CallFailed, match="already connected"):
+                await register(world, name)
+
+            await server.close()
+            await server.open()
+            with pytest.raises(CallFailed, match="already connected"):
+                await register(world, name)
+
+            await server.close()
+            await world.restart()
+
     async def test_a_restarted_kubelet_gets_our_registration_and_calls_nothing(self, world):
         async with plugged(world) as plugin, resources_of(world) as resources:
             pod = make_pod(world, "surviving", make_container(world))
@@ -368,6 +394,20 @@ class KubeletContract:
             assert plugin.calls == calls
             assert after == before
             await world.wait_for_phase(pod, Phase.RUNNING)
+
+
+async def register(world: KubeletWorld, socket_name: str) -> None:
+    """Register once, as whoever does not know better, under a resource name of its own."""
+    client = UnixClient(
+        world.device_plugin_directory / "kubelet.sock", peer="the kubelet", timeout_s=12
+    )
+    request = v1beta1.RegisterRequest(
+        version="v1beta1", endpoint=socket_name, resource_name="contract.example.com/twice"
+    )
+    try:
+        await client.call("register", lambda c: v1beta1.RegistrationStub(c).register(request))
+    finally:
+        client.close()
 
 
 async def known_again(resources: PodResourcesClient, pod: FakePod) -> PodDevices:

@@ -54,6 +54,7 @@ class Plugin:
     channel: Channel
     options: v1beta1.DevicePluginOptions = field(default_factory=v1beta1.DevicePluginOptions)
     is_stopped: bool = False
+    is_forgotten: bool = False
 
     @property
     def stub(self) -> v1beta1.DevicePluginStub:
@@ -88,7 +89,7 @@ class Plugins:
         key = (resource_name, path)
         if self.is_keyed_by_socket and key in self._connected:
             plugin.channel.close()
-            # From now on the first one's end goes unnoticed: it is no longer looked for.
+            self._connected[key].is_forgotten = True  # its end will not be noticed any more
             raise GRPCError(Status.UNKNOWN, f"device plugin already connected: {path}")
         self._connected[key] = plugin
         self.active[resource_name] = plugin
@@ -111,7 +112,7 @@ class Plugins:
             log.debug("fake kubelet lost a stream", socket=plugin.path.name, error=repr(error))
         finally:
             plugin.channel.close()
-        if plugin.is_stopped:
+        if plugin.is_stopped or plugin.is_forgotten:
             return
         lost = plugin if self.is_keyed_by_socket else self.active.get(plugin.resource_name)
         if lost is not None:
