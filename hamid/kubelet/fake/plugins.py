@@ -130,6 +130,12 @@ class Plugins:
             return
         self.on_gone(plugin.resource_name)
 
+    def lose(self, socket_name: str) -> None:
+        """Lose the connections to one socket."""
+        for plugin in tuple(self._connected.values()):
+            if plugin.path.name == socket_name:
+                self._disconnect(plugin)
+
     def drop_streams(self) -> None:
         """Lose every connection, as after an error on them."""
         for plugin in tuple(self._connected.values()):
@@ -151,9 +157,9 @@ async def answer_of(call: Awaitable[T]) -> T:
     except GRPCError as error:
         code = _GO_STATUS_NAMES.get(error.status, error.status.name)
         raise AllocationRefused(f"rpc error: code = {code} desc = {error.message}") from error
-    except (OSError, StreamTerminatedError) as error:
-        raise AllocationRefused(f"rpc error: code = Unavailable desc = {error}") from error
-    except TimeoutError as error:
+    except TimeoutError as error:  # an OSError, too: so it comes first
         raise AllocationRefused(
             "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
         ) from error
+    except (OSError, StreamTerminatedError) as error:
+        raise AllocationRefused(f"rpc error: code = Unavailable desc = {error}") from error
