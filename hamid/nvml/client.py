@@ -107,11 +107,12 @@ class NvmlClient:
         until = loop.time() + timeout_s
         while True:
             slice_s = max(0.0, min(until - loop.time(), WAIT_SLICE_S))
-            events = await self._ask_events(self._events.wait, round(slice_s * 1000))
-            if events is None:  # the driver will not wait while a lost card is on the bus
-                await asyncio.sleep(slice_s)
+            can_wait = await self._ask_events(self._events.wait, round(slice_s * 1000))
+            events = self._events.take()
             if events or loop.time() >= until:
-                return events or ()
+                return events
+            if not can_wait:
+                await asyncio.sleep(slice_s)
 
     async def close(self) -> None:
         """Stop the library; waits for a running call, at most for its deadline."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,7 @@ class Events:
     registered: set[DeviceUuid] = field(default_factory=set)
     without_events: set[DeviceUuid] = field(default_factory=set)
     lost: set[DeviceUuid] = field(default_factory=set)
+    fetched: deque[DeviceEvent] = field(default_factory=deque)
 
     def register(self) -> tuple[DeviceEvent, ...]:
         """Register the cards that are not yet; the loss of those that turn out to be lost.
@@ -74,19 +76,26 @@ class Events:
         log.warning("device without events", device_uuid=uuid)
         self.without_events.add(uuid)
 
-    def wait(self, timeout_ms: int) -> tuple[DeviceEvent, ...] | None:
-        """The events that have come; None when the driver refuses to wait for a lost card."""
-        events = [*self.register()]
+    def wait(self, timeout_ms: int) -> bool:
+        """Fetch the events that have come; False when the driver refuses to wait (a lost card).
+
+        They go to `fetched`, not to the caller: one who is cancelled meanwhile would lose them.
+        """
+        self.fetched.extend(self.register())
         try:
             while True:
-                data = nvml.nvmlEventSetWait_v2(self.event_set, 0 if events else timeout_ms)
-                events.append(self._event_of(data))
+                data = nvml.nvmlEventSetWait_v2(self.event_set, 0 if self.fetched else timeout_ms)
+                self.fetched.append(self._event_of(data))
         except nvml.NVMLError_Timeout:
-            return tuple(events)
+            return True
         except nvml.NVMLError_GpuIsLost:
             self.close()  # begin anew with the cards that still answer
-            events.extend(self.register())
-            return tuple(events) or None
+            self.fetched.extend(self.register())
+            return False
+
+    def take(self) -> tuple[DeviceEvent, ...]:
+        """The events fetched and not yet taken; called on the loop, beside a running `wait`."""
+        return tuple(self.fetched.popleft() for _ in range(len(self.fetched)))
 
     def close(self) -> None:
         """Free the event set; events that nobody has fetched are gone."""

@@ -208,10 +208,13 @@ async def test_links_that_only_one_card_knows_of_score_nothing(sim_machine, sim_
     assert scores[v100_a][v100_b] == scores[v100_b][v100_a] == 0
 
 
-async def test_a_cancelled_wait_does_not_hinder_closing(sim_machine, sim_library):
+async def test_an_event_that_comes_after_its_waiter_was_cancelled_is_kept(sim_machine, sim_library):
+    event = DeviceEvent(device_uuid=T4_B, kind=EventKind.XID, data=79)
     async with NvmlClient.open(library_path=sim_library) as client:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await client.next_events(30)
+        sim_machine.raise_event(event)
+        events = await client.next_events(30)
 
-        assert await client.driver_version() == "580.65.06"
+    assert events == (event,)
