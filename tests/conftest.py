@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.contracts")  # so that their asserts explain themselves
 
 # Generated tests draw the same examples everywhere, and do not mind a slow machine.
-hypothesis.settings.register_profile("hamid", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile(
+    "hamid", derandomize=True, deadline=None, database=None, max_examples=50
+)
 hypothesis.settings.load_profile("hamid")
 
 

@@ -10,7 +10,15 @@ import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, assert_never
 
-from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text, dumps, loads_object
+from hamid.codec.jsontext import (
+    ShapeError,
+    as_list,
+    as_object,
+    as_text,
+    dumps,
+    loads_object,
+    quoted,
+)
 from hamid.errors import AdmissionError
 
 if TYPE_CHECKING:
@@ -150,10 +158,12 @@ def limits_patch(pod: JsonObject, fixes: Iterable[ContainerFix]) -> tuple[PatchO
 
 
 def _decode_review(review: JsonObject) -> AdmissionRequest:
-    api_version, kind = review.get("apiVersion"), review.get("kind")
+    api_version = as_text(review.get("apiVersion"), what="apiVersion")
+    kind = as_text(review.get("kind"), what="kind")
     if kind != KIND or api_version not in API_VERSIONS:
         raise ShapeError(
-            f"it is {kind!r} of {api_version!r}; known is {KIND} of {' and '.join(API_VERSIONS)}"
+            f"it is {quoted(kind)} of {quoted(api_version)}; "
+            f"known is {KIND} of {' and '.join(API_VERSIONS)}"
         )
     request = as_object(review.get("request"), what="request")
     user = as_object(request.get("userInfo", {}), what="request.userInfo")

@@ -160,7 +160,7 @@ def _decode_container(name: str, value: object) -> ContainerAllocation:
     _known(entry, {"kind", "priority", "shares"}, what=what)
     kind = as_text(entry.get("kind"), what=f"{what}: kind")
     if kind not in tuple(ContainerKind):
-        raise ShapeError(f"{what}: kind is {kind!r}; known are {', '.join(ContainerKind)}")
+        raise ShapeError(f"{what}: kind is {quoted(kind)}; known are {', '.join(ContainerKind)}")
     priority = entry.get("priority")
     return ContainerAllocation(
         container_name=name,

@@ -201,9 +201,7 @@ def _bool_of(text: str, *, what: str) -> bool:
 
 
 def _mode_of(value: object, *, what: str) -> DeviceMode:
-    try:
-        return DeviceMode(as_text(value, what=what))
-    except ValueError as error:
-        if isinstance(error, ShapeError):
-            raise
-        raise ShapeError(f"{what} is {value!r}; known are {', '.join(DeviceMode)}") from error
+    mode = as_text(value, what=what)
+    if mode not in tuple(DeviceMode):
+        raise ShapeError(f"{what} is {quoted(mode)}; known are {', '.join(DeviceMode)}")
+    return DeviceMode(mode)

@@ -64,7 +64,7 @@ json_values = st.recursive(
     | st.floats(allow_nan=False)
     | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
+    max_leaves=6,
 )
 
 
@@ -76,6 +76,6 @@ def objects_with(*keys: str) -> st.SearchStrategy[dict[str, object]]:
             st.lists(inner, max_size=3)
             | st.dictionaries(st.sampled_from(keys), inner, max_size=len(keys))
         ),
-        max_leaves=12,
+        max_leaves=6,
     )
     return st.dictionaries(st.sampled_from(keys), values, max_size=len(keys))

@@ -159,7 +159,9 @@ def test_link_scores_are_read_and_written_with_the_same_bytes():
     assert encode_link_scores(scores) == text
 
 
-@given(st.dictionaries(names, st.dictionaries(names, st.integers(0, 5_000))))
+@given(
+    st.dictionaries(names, st.dictionaries(names, st.integers(0, 5_000), max_size=3), max_size=3)
+)
 def test_link_scores_survive_writing_and_reading(scores):
     assert decode_link_scores(encode_link_scores(scores)) == scores
 
