@@ -360,14 +360,18 @@ class FakeApi:
         metadata = item["metadata"]
         if "deletionTimestamp" in metadata:
             grace_s = min(grace_s, metadata.get("deletionGracePeriodSeconds", 0))
-        if grace_s == 0 and not metadata.get("finalizers"):
+        is_over = grace_s == 0 and not metadata.get("finalizers")
+        if is_over and served.resource != PODS:
             self._remove(served, item)
             return None
         due = datetime.fromtimestamp(self.clock() + grace_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         marked = {**metadata, "deletionTimestamp": due, "deletionGracePeriodSeconds": grace_s}
-        if marked == metadata:
-            return item
-        return self.store.put(served.resource, {**item, "metadata": marked})
+        if marked != metadata:
+            item = self.store.put(served.resource, {**item, "metadata": marked})
+        if is_over:  # watchers have seen the pod marked first, as with the real server
+            self._remove(served, item)
+            return None
+        return item
 
     def _remove(self, served: ServedResource, item: JsonObject) -> JsonObject:
         """Forget the object, what it owns, and what is in it if it is a namespace."""
