@@ -23,3 +23,8 @@ async def every(interval_s: float) -> AsyncIterator[None]:
         if next_at < now:
             next_at = now + (interval_s - (now - next_at) % interval_s)
         await asyncio.sleep(next_at - now)
+
+
+async def pause(delay_s: float) -> None:
+    """Wait once, before trying again what failed."""
+    await asyncio.sleep(delay_s)

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from hamid.aiokit.ticker import every
+from hamid.aiokit.ticker import every, pause
 
 pytestmark = pytest.mark.looptime
 
@@ -33,3 +33,9 @@ async def test_a_body_that_overruns_skips_the_ticks_it_missed():
 
 async def test_a_body_that_takes_the_whole_interval_runs_on_every_tick():
     assert await ticks(10, [10, 10, 0]) == [0, 10, 20]
+
+
+async def test_a_pause_lasts_as_long_as_it_says(looptime):
+    await pause(2.5)
+
+    assert looptime == 2.5
