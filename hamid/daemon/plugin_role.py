@@ -10,7 +10,7 @@ from hamid.aiokit.backoff import Backoff
 from hamid.aiokit.blocking import OneThread
 from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
-from hamid.hooks.install import install
+from hamid.hooks.install import install_library
 from hamid.hooks.monitor import UsageMonitor
 from hamid.kube.port import PODS
 from hamid.kube.watch import Reflector
@@ -156,7 +156,7 @@ async def plugin_role(settings: Settings, ports: PluginPorts) -> AsyncIterator[P
 async def _assemble(settings: Settings, ports: PluginPorts, thread: OneThread) -> PluginRole:
     own, node_name = settings.plugin, settings.identity.node_name
     resource_name = settings.sched.resources.count
-    library = await install(settings.hooks.library, own.state_dir / "lib", thread=thread)
+    library = await install_library(settings.hooks.library, host_dir=own.state_dir)
     journal = Journal(directory=own.state_dir / "journal", thread=thread)
     await journal.load()
     files = GrantFiles(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from hamid.plugin.matching import ContainerKey, Match
 
 log = structlog.get_logger(__name__)
+
+
+FEW: Final = 4
+"""Up to so many pods are asked about one by one; of more, the kubelet lists all it knows at once.
+It answers a hundred calls a second, from all clients of the node together."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,36 +42,35 @@ class AdmissionView:
 
         A kubelet that does not answer leaves all of them in question.
         """
-        known: dict[ContainerKey, KnownPod | None] = {}
+        remaining = tuple(found)
         try:
             async with asyncio.timeout(self.deadline_s):
-                known |= await self._replaced(found)
-                for match in found:
-                    key = (match.pod.namespace, match.pod.name)
-                    if key not in known:
-                        known[key] = _known(await self.pod_resources.get(*key))
+                remaining = await self._known_by_uid(remaining)
+                # An unserved container of a pod that the kubelet knows: there is one at a time,
+                # but for pods that were refused and linger.
+                if len(remaining) > 1 or not self.pods_api.is_served:
+                    remaining = under_admission(remaining, await self._known_by_name(remaining))
         except (KubeletError, TimeoutError) as error:
             log.warning("kubelet not asked", error=repr(error), matches=len(found))
-        return under_admission(found, known)
+        return remaining
 
-    async def _replaced(self, found: Sequence[Match]) -> dict[ContainerKey, KnownPod | None]:
-        """Pods that the kubelet knows under another UID: ours are not the ones it has.
-
-        Pod resources name pods without their UID; only the Pods API tells a pod from its
-        successor of the same name.
-        """
+    async def _known_by_uid(self, found: tuple[Match, ...]) -> tuple[Match, ...]:
+        """The matches whose pod the kubelet knows, by the only API that tells UIDs."""
         if not self.pods_api.is_served:
-            return {}
+            return found
         try:
             uids = {pod.uid for pod in await self.pods_api.list_pods()}
         except KubeletError as error:
             log.debug("pods api not asked", error=repr(error))
-            return {}
-        return {
-            (match.pod.namespace, match.pod.name): None
-            for match in found
-            if match.pod.pod_uid not in uids
-        }
+            return found
+        return tuple(match for match in found if match.pod.pod_uid in uids)
+
+    async def _known_by_name(self, found: tuple[Match, ...]) -> dict[ContainerKey, KnownPod | None]:
+        keys = [(match.pod.namespace, match.pod.name) for match in found]
+        if len(keys) <= FEW and self.pod_resources.can_get:
+            return {key: _known(await self.pod_resources.get(*key)) for key in keys}
+        listed = {(pod.namespace, pod.name): pod for pod in await self.pod_resources.list()}
+        return {key: _known(listed.get(key)) for key in keys}
 
 
 def _known(pod: PodDevices | None) -> KnownPod | None:

@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from hamid.hooks.abi import contract
+from hamid.kube.fake import FakeKube
+from hamid.kube.port import NODES, PODS
+from hamid.kubelet.fake import ContainerState, FakeFeatures, FakeKubelet, GetSupport, Phase
+from hamid.model.request import ContainerKind
+from hamid.plugin.settings import GrantMode, UndecidedPods
+from tests.builders import uuid
+from tests.plugin.node import NODE, Ask, plugin_on, running_node
+
+
+async def test_a_container_gets_what_was_decided_for_it(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind("pod-1", Ask(name="train", devices=(2,), memory_mib=3_000))
+
+        status = await node.kubelet.run_pod(pod)
+
+        assert status.containers["train"].state is ContainerState.RUNNING
+        assert node.given("pod-1", "train") == {uuid(2): 3_000}
+
+
+async def test_the_answer_has_mounts_and_hamis_environment(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind("pod-1", Ask(name="train", devices=(1, 2), memory_mib=3_000))
+
+        await node.kubelet.run_pod(pod)
+
+        grant = node.kubelet.grant(pod.uid, "train")
+        assert grant.envs["NVIDIA_VISIBLE_DEVICES"] == f"{uuid(1)},{uuid(2)}"
+        assert grant.envs["CUDA_DEVICE_MEMORY_LIMIT_0"] == "3000m"
+        assert grant.envs["CUDA_DEVICE_MEMORY_LIMIT_1"] == "3000m"
+        assert "CUDA_DEVICE_SM_LIMIT" not in grant.envs
+        writable = {m.container_path for m in grant.mounts if not m.is_read_only}
+        assert writable == {contract.USAGE_DIR}
+
+
+async def test_two_containers_of_one_pod_get_each_its_own(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind(
+            "pod-1",
+            Ask(name="a", devices=(1,), memory_mib=1_000),
+            Ask(name="b", devices=(1,), memory_mib=2_000),
+        )
+
+        await node.kubelet.run_pod(pod)
+
+        assert node.given("pod-1", "a") == {uuid(1): 1_000}
+        assert node.given("pod-1", "b") == {uuid(1): 2_000}
+
+
+async def test_sparse_containers_never_get_anothers_data(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind(
+            "pod-1",
+            Ask(name="c1", devices=(1,), memory_mib=20_000),
+            Ask(name="c2"),
+            Ask(name="c3", devices=(2,), memory_mib=2_000),
+            Ask(name="c4"),
+        )
+
+        await node.kubelet.run_pod(pod)
+
+        assert node.given("pod-1", "c1") == {uuid(1): 20_000}
+        assert node.given("pod-1", "c3") == {uuid(2): 2_000}
+        assert node.kubelet.grant(pod.uid, "c2") is None
+
+
+async def test_an_app_that_reuses_its_inits_slots_gets_its_own_limits(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind(
+            "pod-1",
+            Ask(name="prep", devices=(1,), memory_mib=5_000, kind=ContainerKind.INIT),
+            Ask(name="side", devices=(2,), memory_mib=700, kind=ContainerKind.SIDECAR),
+            Ask(name="web", devices=(1,), memory_mib=1_000),
+        )
+
+        await node.kubelet.run_pod(pod)
+
+        assert node.given("pod-1", "prep") == {uuid(1): 5_000}
+        assert node.given("pod-1", "side") == {uuid(2): 700}
+        assert node.given("pod-1", "web") == {uuid(1): 1_000}
+
+
+async def test_the_kubelets_order_counts_not_that_of_the_bindings(short_path):
+    async with running_node(short_path, device_count=4) as node:
+        old = await node.bind("p-old", Ask(name="c", devices=(1,), memory_mib=3_000))
+        new = await node.bind("p-new", Ask(name="c", devices=(2, 3), memory_mib=1_000))
+
+        await node.kubelet.admit(new)
+        await node.kubelet.admit(old)
+
+        assert node.given("p-new", "c") == {uuid(2): 1_000, uuid(3): 1_000}
+        assert node.given("p-old", "c") == {uuid(1): 3_000}
+
+
+async def test_preferred_slots_are_one_per_decided_card(short_path):
+    async with running_node(short_path, device_count=8) as node:
+        pod = await node.bind("pod-1", Ask(name="c", devices=tuple(range(1, 9)), memory_mib=9))
+
+        await node.kubelet.run_pod(pod)
+
+        held = {slot.rpartition("-")[0] for slot in node.kubelet.slot_ids(pod.uid, "c")}
+        assert held == {uuid(n) for n in range(1, 9)}
+
+
+async def test_slots_of_other_cards_still_give_the_decided_ones(short_path, assert_logged):
+    async with running_node(short_path, device_count=8) as node:
+        await node.bind("pod-1", Ask(name="c", devices=tuple(range(1, 9)), memory_mib=9))
+        scattered = tuple(f"{uuid(n)}-{m}" for n in (1, 2, 3, 4) for m in (0, 1))
+
+        grant = await node.plugin.allocate(scattered)
+
+        assert grant.envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(uuid(n) for n in range(1, 9))
+        assert_logged("slots differ from decided cards", pod="default/pod-1")
+
+
+async def test_a_pod_that_our_watch_has_not_seen_is_listed(short_path):
+    async with running_node(short_path) as node:
+        waiting = await node.bind("p-waits", Ask(name="c", devices=(1,), memory_mib=3_000))
+        unseen = await node.bind("p-new", Ask(name="c", devices=(2,), memory_mib=5), is_seen=False)
+
+        await node.kubelet.run_pod(unseen)
+        await node.kubelet.run_pod(waiting)
+
+        assert node.given("p-new", "c") == {uuid(2): 5}
+        assert node.given("p-waits", "c") == {uuid(1): 3_000}
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        pytest.param(FakeFeatures(), id="kubelet 1.37"),
+        pytest.param(FakeFeatures(has_pods_api=False), id="without the Pods API"),
+        pytest.param(
+            FakeFeatures(has_pods_api=False, get_support=GetSupport.DISABLED), id="Get turned off"
+        ),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+async def test_fifty_pods_at_once_in_any_order_get_each_its_own(short_path, features, seed):
+    rng = random.Random(seed)
+    async with running_node(short_path, device_count=8, seed=seed, features=features) as node:
+        pods = {}
+        for n in range(50):
+            count = rng.choice((1, 1, 1, 2))
+            devices = tuple(rng.sample(range(1, 9), count))
+            pod = await node.bind(f"pod-{n}", Ask(name="c", devices=devices, memory_mib=100 + n))
+            pods[pod.name] = (pod, devices, 100 + n)
+        order = list(pods.values())
+        rng.shuffle(order)
+
+        for pod, _, _ in order:
+            await node.kubelet.admit(pod)
+        rng.shuffle(order)
+        for pod, _, _ in order:
+            await node.kubelet.start_pod(pod.uid)
+
+        for name, (_, devices, mib) in pods.items():
+            assert node.given(name, "c") == {uuid(n): mib for n in devices}
+
+
+@pytest.mark.parametrize("mode", list(GrantMode))
+async def test_a_wrong_guess_is_mended_before_the_container_exists(short_path, mode):
+    """Without pod resources and Pods API the order is a guess; the checkpoint is not."""
+    features = FakeFeatures(has_pods_api=False, has_pod_resources=False)
+    settings = {"grant_mode": mode}
+    async with running_node(short_path, features=features, settings=settings) as node:
+        first = await node.bind("p-first", Ask(name="c", devices=(1,), memory_mib=3_000))
+        second = await node.bind("p-second", Ask(name="c", devices=(1,), memory_mib=50))
+
+        for pod in (second, first):
+            await node.kubelet.admit(pod)
+        for pod in (second, first):
+            await node.kubelet.start_pod(pod.uid)
+
+        assert node.given("p-first", "c") == {uuid(1): 3_000}
+        assert node.given("p-second", "c") == {uuid(1): 50}
+        assert node.plugin.journal.served() == {(first.uid, "c"), (second.uid, "c")}
+
+
+async def test_cards_of_another_pod_are_mended_by_cdi(short_path):
+    features = FakeFeatures(has_pods_api=False, has_pod_resources=False)
+    settings = {"grant_mode": GrantMode.CDI}
+    async with running_node(short_path, features=features, settings=settings) as node:
+        await node.bind("p-first", Ask(name="c", devices=(1,), memory_mib=3_000))
+        second = await node.bind("p-second", Ask(name="c", devices=(2,), memory_mib=50))
+
+        await node.kubelet.run_pod(second)
+
+        assert node.given("p-second", "c") == {uuid(2): 50}
+
+
+async def test_cards_of_another_pod_never_start_where_they_cannot_be_mended(short_path):
+    features = FakeFeatures(has_pods_api=False, has_pod_resources=False)
+    async with running_node(short_path, features=features) as node:
+        await node.bind("p-first", Ask(name="c", devices=(1,), memory_mib=3_000))
+        second = await node.bind("p-second", Ask(name="c", devices=(2,), memory_mib=50))
+
+        status = await node.kubelet.run_pod(second)
+
+        assert status.containers["c"].state is ContainerState.CONFIG_ERROR
+        assert "cards of pod default/p-first" in status.containers["c"].message
+
+
+async def test_a_daemon_killed_between_allocate_and_prestart_comes_back_right(short_path):
+    kube = FakeKube()
+    await kube.create(NODES, {"metadata": {"name": NODE}})
+    async with FakeKubelet(short_path / "kubelet") as kubelet:
+        async with plugin_on(short_path, kubelet, kube) as node:
+            pod = await node.bind("pod-1", Ask(name="c", devices=(1,), memory_mib=700))
+            other = await node.bind("pod-2", Ask(name="c", devices=(1,), memory_mib=90))
+            await kubelet.admit(pod)
+
+        async with plugin_on(short_path, kubelet, kube) as node:
+            await kubelet.start_pod(pod.uid)
+            await kubelet.run_pod(other)
+
+            assert node.given("pod-1", "c") == {uuid(1): 700}
+            assert node.given("pod-2", "c") == {uuid(1): 90}
+            assert len(node.plugin.journal.grants()) == 2
+
+
+async def test_a_lost_journal_is_rebuilt_at_the_next_start(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind("pod-1", Ask(name="c", devices=(1,), memory_mib=700))
+        await node.kubelet.run_pod(pod)
+        (grant,) = node.plugin.journal.grants()
+        await node.plugin.journal.remove(grant.grant_id)
+        await node.plugin.files.remove(grant.grant_id)
+
+        await node.kubelet.start_container(pod.uid, "c")
+
+        assert node.given("pod-1", "c") == {uuid(1): 700}
+        assert node.plugin.journal.served() == {(pod.uid, "c")}
+
+
+async def test_the_kubelet_that_forgot_is_answered_the_same_again(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind("pod-1", Ask(name="c", devices=(2,), memory_mib=700))
+        await node.kubelet.run_pod(pod)
+        before = node.plugin.journal.grants()
+        await node.kubelet.stop()  # and nobody else can say what it knows
+
+        answer = await node.plugin.allocate((f"{uuid(2)}-5",))
+
+        assert answer.envs[contract.ENV_GRANT_ID] == before[0].grant_id
+        assert len(node.plugin.journal.grants()) == 1
+
+
+async def test_a_pod_without_decision_is_refused_in_words(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind("stray", Ask(name="c", devices=(1,)), is_decided=False)
+
+        status = await node.kubelet.run_pod(pod)
+
+        assert status.phase is Phase.FAILED
+        assert "default/stray was not placed by hamid's scheduler" in status.message
+
+
+async def test_a_pod_without_decision_gets_a_slice_that_the_books_count(short_path):
+    settings = {"undecided_pods": UndecidedPods.SLICE, "default_slice_memory_mib": 30_000}
+    async with running_node(short_path, device_count=1, settings=settings) as node:
+        first = await node.bind("stray-1", Ask(name="c", devices=(1,)), is_decided=False)
+        second = await node.bind("stray-2", Ask(name="c", devices=(1,)), is_decided=False)
+
+        await node.kubelet.run_pod(first)
+        refused = await node.kubelet.run_pod(second)
+
+        assert node.given("stray-1", "c") == {uuid(1): 30_000}
+        assert "no slice of 30000 MiB is free" in refused.message
+        recorded = await node.kube.get(PODS, "stray-1", namespace="default")
+        assert uuid(1) in recorded["metadata"]["annotations"]["hamid.io/allocation"]
+
+
+async def test_a_forged_count_is_refused(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind("pod-1", Ask(name="c", devices=(1, 2)))
+        record = node.pods.pod(pod.uid)
+        assert record is not None
+
+        with pytest.raises(Exception, match="no pod of this node waits for 3 slots"):
+            await node.plugin.allocate(tuple(f"{uuid(1)}-{n}" for n in range(3)))
+
+
+async def test_overlapping_calls_never_serve_one_container_twice(short_path):
+    async with running_node(short_path) as node:
+        for n, mib in enumerate((100, 200)):
+            await node.bind(f"pod-{n}", Ask(name="c", devices=(1,), memory_mib=mib))
+        slots = [(f"{uuid(1)}-{n}",) for n in range(2)]
+
+        await asyncio.wait_for(_together(*(node.plugin.allocate(ids) for ids in slots)), 10)
+
+        assert sorted(g.shares[0].memory_mib for g in node.plugin.journal.grants()) == [100, 200]
+
+
+async def _together(*calls):
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(call)
