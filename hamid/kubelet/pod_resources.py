@@ -111,14 +111,14 @@ class PodResourcesClient:
         return PodDevices(namespace=pod.namespace, name=pod.name, containers=containers)
 
     def _slot_ids(self, container: podresources_v1.ContainerResources) -> tuple[str, ...]:
-        # The kubelet has an entry per id, and one per NUMA node of an id: merge, in order, once.
+        # The kubelet has an entry per id, and one per NUMA node of an id, each time in another order.
         ids = (
             slot_id
             for entry in container.devices
             if entry.resource_name == self._resource_name
             for slot_id in entry.device_ids
         )
-        return tuple(dict.fromkeys(ids))
+        return tuple(sorted(set(ids)))
 
 
 async def _list(channel: Channel) -> podresources_v1.ListPodResourcesResponse:

@@ -124,7 +124,7 @@ class DevicePluginHandler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDevices:
-    """The slots of our resource that a container holds; empty while it is being admitted."""
+    """The slots of our resource that a container holds, sorted; empty while it is being admitted."""
 
     container_name: str
     slot_ids: tuple[str, ...]

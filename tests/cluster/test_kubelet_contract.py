@@ -47,7 +47,7 @@ class RealWorld:
 
     async def create(self, pod: FakePod) -> str:
         manifest = json.dumps(_manifest(pod, self._node_name))
-        await asyncio.to_thread(self._cluster.apply, manifest, namespace=pod.namespace)
+        await asyncio.to_thread(self._cluster.apply, manifest)
         created = await asyncio.to_thread(
             self._cluster.get, "pod", pod.name, namespace=pod.namespace
         )
@@ -76,6 +76,7 @@ def _manifest(pod: FakePod, node_name: str) -> Object:
         "kind": "Pod",
         "metadata": {
             "name": pod.name,
+            "namespace": pod.namespace,
             "labels": dict([SELECTOR.split("=")]),
             "annotations": dict(pod.annotations),
         },

@@ -289,7 +289,7 @@ class KubeletContract:
             assert found is not None
             [main] = found.containers
             assert main.container_name == "main"
-            assert tuple(sorted(main.slot_ids)) == plugin.slots_of("allocate")[1]
+            assert main.slot_ids == plugin.slots_of("allocate")[1]
             assert found in listed
 
     async def test_pod_resources_do_not_know_a_pod_that_is_not_there(self, world):

@@ -155,7 +155,7 @@ class PodResourcesService(podresources_v1.PodResourcesListerBase):
             )
             for entry in self.books.held_by(uid, name)
             for numa_node, slot_ids in entry.slot_ids_by_numa.items()
-            for slot_id in slot_ids
+            for slot_id in self.books.shuffled(slot_ids)
         )
 
 
