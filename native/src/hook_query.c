@@ -30,6 +30,7 @@ static CUresult retell(const char *uuid, size_t *free_bytes, size_t *total_bytes
 	return CUDA_SUCCESS;
 }
 
+/* The slice's figures of the current device. */
 static CUresult current_memory(size_t *ret_free_bytes, size_t *ret_total_bytes)
 {
 	char uuid[HAMID_UUID_BYTES];
@@ -43,12 +44,12 @@ HOOK_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemGetInfo_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	/* The driver judges the arguments as they are, NULL included. */
-	CUresult cr = real.cuMemGetInfo_v2(free_bytes, total_bytes);
-	if (cr != CUDA_SUCCESS)
-		return cr;
+	/* The driver judges the arguments, NULL included, but does not write where we may have to refuse. */
 	size_t free_told, total_told;
-	cr = current_memory(&free_told, &total_told);
+	CUresult cr = real.cuMemGetInfo_v2(free_bytes ? &free_told : NULL,
+					   total_bytes ? &total_told : NULL);
+	if (cr == CUDA_SUCCESS)
+		cr = current_memory(&free_told, &total_told);
 	if (cr == CUDA_SUCCESS && free_bytes)
 		*free_bytes = free_told;
 	if (cr == CUDA_SUCCESS && total_bytes)
@@ -60,11 +61,12 @@ HOOK_EXPORT CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemGetInfo || !real.cuMemGetInfo_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuMemGetInfo(free_bytes, total_bytes);
-	if (cr != CUDA_SUCCESS)
-		return cr;
+	unsigned int ignored_free, ignored_total;
 	size_t free_told, total_told;
-	cr = current_memory(&free_told, &total_told);
+	CUresult cr = real.cuMemGetInfo(free_bytes ? &ignored_free : NULL,
+					total_bytes ? &ignored_total : NULL);
+	if (cr == CUDA_SUCCESS)
+		cr = current_memory(&free_told, &total_told);
 	if (cr == CUDA_SUCCESS && free_bytes)
 		*free_bytes = clamp32(free_told);
 	if (cr == CUDA_SUCCESS && total_bytes)
@@ -72,6 +74,7 @@ HOOK_EXPORT CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_
 	return cr;
 }
 
+/* The slice's total of a device. */
 static CUresult device_total(CUdevice device, size_t *ret_total_bytes)
 {
 	char uuid[HAMID_UUID_BYTES];
@@ -86,19 +89,23 @@ HOOK_EXPORT CUresult cuDeviceTotalMem_v2(size_t *total_bytes, CUdevice device)
 {
 	if (!real_load(REAL_CUDA) || !real.cuDeviceTotalMem_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuDeviceTotalMem_v2(total_bytes, device);
-	return cr == CUDA_SUCCESS && total_bytes ? device_total(device, total_bytes) : cr;
+	if (!total_bytes)
+		return real.cuDeviceTotalMem_v2(NULL, device);
+	size_t total;
+	CUresult cr = device_total(device, &total);
+	if (cr == CUDA_SUCCESS)
+		*total_bytes = total;
+	return cr;
 }
 
 HOOK_EXPORT CUresult cuDeviceTotalMem(unsigned int *total_bytes, CUdevice device)
 {
 	if (!real_load(REAL_CUDA) || !real.cuDeviceTotalMem || !real.cuDeviceTotalMem_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuDeviceTotalMem(total_bytes, device);
-	if (cr != CUDA_SUCCESS || !total_bytes)
-		return cr;
+	if (!total_bytes)
+		return real.cuDeviceTotalMem(NULL, device);
 	size_t total;
-	cr = device_total(device, &total);
+	CUresult cr = device_total(device, &total);
 	if (cr == CUDA_SUCCESS)
 		*total_bytes = clamp32(total);
 	return cr;

@@ -101,7 +101,6 @@ int limits_parse(const void *page, size_t length, struct limits *ret_limits, con
 		.generation = header.generation,
 		.priority = header.priority,
 		.mode = header.mode,
-		.device_count = header.device_count,
 	};
 	for (uint32_t i = 0; i < header.device_count; i++) {
 		struct hamid_control_device device;
@@ -109,11 +108,17 @@ int limits_parse(const void *page, size_t length, struct limits *ret_limits, con
 		*ret_why = device_fault(&device);
 		if (*ret_why)
 			return -EBADMSG;
+		limits.device_count = i;
+		if (limits_find(&limits, device.uuid)) {
+			*ret_why = "it names a device twice";
+			return -EBADMSG;
+		}
 		memcpy(limits.devices[i].uuid, device.uuid, sizeof device.uuid);
 		limits.devices[i].memory_limit_bytes = device.memory_limit_bytes;
 		limits.devices[i].core_percent = device.core_percent;
 		limits.devices[i].weight = device.weight;
 	}
+	limits.device_count = header.device_count;
 	*ret_limits = limits;
 	return 0;
 }

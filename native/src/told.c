@@ -25,6 +25,11 @@ int told_of(const char *uuid, uint64_t total_bytes, uint64_t free_bytes, struct 
 	uint64_t left = total - used;
 	if (left > free_bytes)
 		left = free_bytes; /* others hold what would be ours */
-	*ret_told = (struct told){.total_bytes = total, .free_bytes = left, .used_bytes = used};
+	*ret_told = (struct told){
+		.total_bytes = total,
+		.free_bytes = left,
+		.used_bytes = used,
+		.is_slice = true,
+	};
 	return 0;
 }

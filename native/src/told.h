@@ -1,12 +1,14 @@
 /* The figures a tenant is told of a device: the slice, never more than what physically is. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct told {
 	uint64_t total_bytes;
 	uint64_t free_bytes;
 	uint64_t used_bytes;
+	bool is_slice; /* else these are the driver's own figures */
 };
 
 /*

@@ -5,8 +5,7 @@
  *
  * Each MIB is allocated and kept; then the card's memory is asked for in every way. --hold stays until
  * SIGTERM. --interactive reads further commands from stdin until it ends: `alloc MIB`, `bytes COUNT`, `free` (the
- * last block), `info`, `null` (cuMemGetInfo with a NULL pointer), `junk` (frees what was never allocated), `fork`
- * (a child allocates 1 MiB).
+ * last block), `info`, `null` (cuMemGetInfo with a NULL pointer), `junk` (frees what was never allocated).
  *
  * Found by dlopen("libcuda.so.1"), so that it needs nothing to start; --via link runs alloc_mib_linked
  * beside it, which is this source linked to the driver.
@@ -18,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cuda_api.h"
@@ -264,22 +262,6 @@ static void say_null(void)
 	say_figures("cuMemGetInfo", name_of(cr), total, 0);
 }
 
-static void say_child(void)
-{
-	fflush(stdout);
-	pid_t child = fork();
-	if (child == 0) {
-		block_count = 0;
-		begin(0);
-		say_take(1 << 20);
-		fflush(stdout);
-		_exit(0);
-	}
-	int status = 0;
-	waitpid(child, &status, 0);
-	printf("{\"call\": \"fork\", \"result\": %d}\n", status);
-}
-
 static void obey(const char *line)
 {
 	uint64_t number;
@@ -293,8 +275,6 @@ static void obey(const char *line)
 		say_free(0x1234);
 	else if (strncmp(line, "null", 4) == 0)
 		say_null();
-	else if (strncmp(line, "fork", 4) == 0)
-		say_child();
 	else if (strncmp(line, "info", 4) == 0) {
 		say_cuda_info();
 		say_nvml_info();

@@ -1,0 +1,64 @@
+"""One list: what hooks.def names is defined, exported and generated, and nothing else is."""
+
+import re
+import runpy
+import subprocess
+
+import pytest
+
+from tests.native.container import NATIVE
+
+pytestmark = pytest.mark.native
+
+DEFINITIONS = (NATIVE / "src/hooks.def").read_text()
+HOOKED = re.findall(r"^HOOK\(\w+, \w+, (\w+),", DEFINITIONS, re.MULTILINE)
+
+
+def defined_symbols(library):
+    listing = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], check=True, capture_output=True, text=True
+    ).stdout
+    return sorted(line.split()[-1] for line in listing.splitlines())
+
+
+def test_rows_are_sorted_and_each_symbol_has_one():
+    assert sorted(set(HOOKED)) == HOOKED
+    assert len(HOOKED) == DEFINITIONS.count("\nHOOK(")
+
+
+def test_every_row_has_one_definition_in_one_file():
+    sources = "\n".join(path.read_text() for path in sorted((NATIVE / "src").glob("*.c")))
+    defined = re.findall(r"^HOOK_EXPORT \w+ (\w+)\(", sources, re.MULTILINE)
+
+    assert sorted(defined) == HOOKED
+
+
+@pytest.mark.parametrize("library", ["libhamid.so", "test/libhamid.so"])
+def test_the_library_exports_the_hooked_symbols_and_dlsym_only(native_build, library):
+    assert defined_symbols(native_build / library) == sorted([*HOOKED, "dlsym"])
+
+
+def test_the_committed_version_script_is_what_the_generator_makes():
+    generator = runpy.run_path(str(NATIVE / "tools/gen_exports.py"))
+
+    script = generator["version_script"](generator["hooked_symbols"](DEFINITIONS))
+
+    assert script == (NATIVE / "generated/hamid-hook.map").read_text()
+
+
+def test_the_library_for_containers_knows_no_paths_from_the_environment(native_build):
+    assert b"HAMID_TEST_" not in (native_build / "libhamid.so").read_bytes()
+    assert b"HAMID_TEST_" in (native_build / "test/libhamid.so").read_bytes()
+
+
+def test_the_library_needs_the_c_library_only(native_build):
+    headers = subprocess.run(
+        ["objdump", "-p", str(native_build / "libhamid.so")],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+    needed = re.findall(r"NEEDED\s+(\S+)", headers)
+
+    assert set(needed) <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}

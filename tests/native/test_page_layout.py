@@ -1,0 +1,114 @@
+"""The two hand-written sides of the pages and paths agree: C as compiled, Python as imported."""
+
+import json
+import struct
+import subprocess
+
+import pytest
+
+from hamid.hooks.abi import contract, pages
+
+pytestmark = pytest.mark.native
+
+HEADER = "magic abi_version size_bytes header_bytes"
+TABLES = "device_count slots_high_water"
+FIELDS = {
+    "hamid_control": (
+        pages.CONTROL_HEADER,
+        f"{HEADER} device_bytes device_count mode generation feature_bits priority crc32 reserved",
+    ),
+    "hamid_control_device": (
+        pages.CONTROL_DEVICE,
+        "uuid memory_limit_bytes core_percent weight reserved",
+    ),
+    "hamid_usage": (
+        pages.USAGE_HEADER,
+        f"{HEADER} slot_bytes slot_count device_capacity feature_bits {TABLES} reserved",
+    ),
+    "hamid_usage_slot": (
+        pages.USAGE_SLOT,
+        "state pid start_time_ticks pid_namespace generation reserved",
+    ),
+    "hamid_usage_cell": (pages.USAGE_CELL, "used_bytes pending_bytes"),
+}
+
+
+@pytest.fixture(scope="module")
+def layout(native_build):
+    printed = subprocess.run(
+        [str(native_build / "bin/print_page_layout")], check=True, capture_output=True, text=True
+    ).stdout
+    return json.loads(printed)
+
+
+def offsets_and_sizes(fields: struct.Struct):
+    """[offset, size] of each item of a format."""
+    offset = 0
+    text = fields.format.removeprefix("<")
+    items = []
+    number = ""
+    for char in text:
+        if char.isdigit():
+            number += char
+            continue
+        count = int(number or 1)
+        items += [f"{count}s"] if char == "s" else [char] * count
+        number = ""
+    for item in items:
+        size = struct.calcsize(f"<{item}")
+        yield [offset, size]
+        offset += size
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_lies_where_the_other_side_has_it(layout, name):
+    fields, names = FIELDS[name]
+
+    python = dict(zip(names.split(), offsets_and_sizes(fields), strict=True))
+    c = {field: layout[f"{name}.{field}"] for field in python}
+
+    assert python == c
+
+
+def test_the_parts_are_as_long_as_the_other_side_has_them(layout):
+    assert layout["hamid_control"] == pages.CONTROL_HEADER.size
+    assert layout["hamid_control_device"] == pages.CONTROL_DEVICE.size
+    assert layout["hamid_control.crc32"][0] == pages.CONTROL_CRC_OFFSET
+    assert layout["hamid_usage"] == pages.USAGE_HEADER_BYTES
+    assert layout["hamid_usage.device_uuids"] == [
+        pages.USAGE_HEADER.size,
+        contract.DEVICES_MAX * pages.UUID_BYTES,
+    ]
+    assert layout["hamid_usage_slot"] == pages.USAGE_SLOT_BYTES
+    assert layout["hamid_usage_slot.cells"] == [
+        pages.USAGE_SLOT.size,
+        contract.DEVICES_MAX * pages.USAGE_CELL.size,
+    ]
+
+
+def test_numbers_and_paths_are_the_same_on_both_sides(layout):
+    python = {
+        "HAMID_ABI_VERSION": contract.ABI_VERSION,
+        "HAMID_CONTROL_MAGIC": pages.CONTROL_MAGIC,
+        "HAMID_USAGE_MAGIC": pages.USAGE_MAGIC,
+        "HAMID_UUID_BYTES": pages.UUID_BYTES,
+        "HAMID_DEVICES_MAX": contract.DEVICES_MAX,
+        "HAMID_SLOTS_MAX": contract.SLOTS_MAX,
+        "HAMID_UNLIMITED": pages.UNLIMITED,
+        "HAMID_USAGE_BYTES": pages.USAGE_PAGE_BYTES,
+        "HAMID_LOCK_SLOW": contract.LOCK_SLOW_OFFSET,
+        "HAMID_LOCK_SLOT(0)": contract.slot_lock_offset(0),
+        "HAMID_SLOT_FREE": pages.SLOT_FREE,
+        "HAMID_SLOT_ACTIVE": pages.SLOT_ACTIVE,
+        "HAMID_SLOT_EXITING": pages.SLOT_EXITING,
+        "HAMID_MODE_HARD": pages.CoreMode.HARD,
+        "HAMID_MODE_LEND": pages.CoreMode.LEND,
+        "HAMID_MODE_PRIORITY": pages.CoreMode.PRIORITY,
+        "HAMID_LIMITS_DIR": contract.LIMITS_DIR,
+        "HAMID_CONTROL_FILE": contract.CONTROL_PAGE_NAME,
+        "HAMID_USAGE_DIR": contract.USAGE_DIR,
+        "HAMID_USAGE_FILE": contract.USAGE_PAGE_NAME,
+        "HAMID_ENV_LOG": contract.ENV_LOG,
+    }
+
+    assert {name: layout[name] for name in python} == python
