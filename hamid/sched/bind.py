@@ -1,0 +1,222 @@
+"""One Binding that carries the allocation: the decision and the node, in one transaction.
+
+How a bind ends, and what becomes of the reservation:
+
+    bound             kept until the watch shows the pod
+    refused           forgotten; kube-scheduler tries the pod again
+    outcome unknown   kept, and no other place is chosen for the pod, until the watch tells; the
+                      same bind may be sent again, for it says the same
+    conflict          the pod is read: bound as we decided counts as bound, all else is forgotten
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import structlog
+from prometheus_client import Counter
+
+from hamid.codec.allocation_record import encode_allocation
+from hamid.codec.pod_annotation import encode_hami_annotations
+from hamid.errors import HamidError
+from hamid.kube.errors import ApiError, Conflict, Unavailable
+from hamid.model import names as wire
+from hamid.sched.placement.explain import node_sentence
+from hamid.sched.placement.place import NodePlacement, place_on_node
+from hamid.web.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prometheus_client import CollectorRegistry
+
+    from hamid.codec.extender import BindingArgs
+    from hamid.kube.port import KubePort
+    from hamid.model.allocation import PodAllocation
+    from hamid.model.request import PodRequest
+    from hamid.sched.cache import ClusterCache
+    from hamid.sched.leadership import Leadership
+    from hamid.sched.lookup import PodLookup
+    from hamid.sched.settings import SchedSettings
+
+log = structlog.get_logger(__name__)
+
+
+class BindRefused(HamidError):
+    """The pod cannot be bound to this node; kube-scheduler tries again."""
+
+
+def not_leading(leadership: Leadership) -> Refusal:
+    """The refusal of a replica that may not act: says who leads, and ends the connection."""
+    holder = leadership.holder
+    return Refusal(
+        f"this replica does not lead; {holder or 'nobody'} does",
+        hint="connect again: the service's address leads to the leader",
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        closes_connection=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindMetrics:
+    """How binds ended."""
+
+    total: Counter
+
+    @classmethod
+    def declared_in(cls, registry: CollectorRegistry) -> BindMetrics:
+        """The metrics, in this registry."""
+        return cls(
+            total=Counter(
+                "hamid_sched_binds", "Binds by how they ended.", ("outcome",), registry=registry
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binder:
+    """Binds pods to the node that kube-scheduler chose.
+
+    Attributes:
+        wall_clock: seconds since the epoch, for HAMi's annotations.
+    """
+
+    kube: KubePort
+    cache: ClusterCache
+    lookup: PodLookup
+    leadership: Leadership
+    settings: SchedSettings
+    wall_clock: Callable[[], float]
+    metrics: BindMetrics
+
+    async def bind(self, args: BindingArgs) -> None:
+        """Bind the pod with what is reserved for it there, or with what it gets there now.
+
+        Raises:
+            Refusal: this replica does not lead.
+            BindRefused: the pod does not fit on the node, or may be bound elsewhere.
+            ApiError: the API server said no, or nothing.
+        """
+        outcome = "failed"
+        try:
+            await self._bind(args)
+            outcome = "bound"
+        except BindRefused:
+            outcome = "refused"
+            raise
+        except ApiError as error:
+            outcome = error.reason
+            raise
+        finally:
+            self.metrics.total.labels(outcome).inc()
+
+    async def _bind(self, args: BindingArgs) -> None:
+        record = await self.lookup.find(args)
+        if record.problem:
+            raise BindRefused(record.problem, hint="delete the pod and create it as the text says")
+        if record.node_name == args.node_name and record.allocation is not None:
+            return  # asked again after an answer that was lost
+        if record.node_name:
+            raise BindRefused(
+                f"pod {record.pod_key} is bound to {record.node_name} already",
+                hint="nothing has to be done",
+            )
+        if not self.leadership.may_act():
+            raise not_leading(self.leadership)
+        if record.request is None:
+            await self._send(args, {})
+            return
+        # No await from here until the reservation says that the bind was sent.
+        allocation = self._decide(record.request, args.node_name)
+        self.cache.assume_sent(allocation)
+        await self._send_allocation(args, record.request, allocation)
+        log.info(
+            "pod bound",
+            pod=record.pod_key,
+            pod_uid=record.pod_uid,
+            node=args.node_name,
+            device_uuids=sorted({s.device_uuid for c in allocation.containers for s in c.shares}),
+        )
+
+    def _decide(self, request: PodRequest, node_name: str) -> PodAllocation:
+        """What was reserved on this node, if it still holds good, or else what there is now."""
+        kept = self.cache.reservation(request.pod_uid)
+        if kept is not None and kept.allocation.node_name == node_name:
+            if kept.is_in_doubt or self._is_sound(kept.allocation):
+                return kept.allocation
+        elif kept is not None and kept.is_in_doubt:
+            raise BindRefused(
+                f"pod {request.pod_key} may be bound to {kept.allocation.node_name} already",
+                hint="wait until the API server answers; the pod is tried again by itself",
+            )
+        self.cache.forget(request.pod_uid)
+        node = self.cache.snapshot(node_name)
+        if node is None:
+            raise BindRefused(
+                f"node {node_name} is not known", hint="it was deleted; the pod is tried again"
+            )
+        outcome = place_on_node(request, node, policies=self.settings.policies)
+        if not isinstance(outcome, NodePlacement):
+            raise BindRefused(
+                f"pod {request.pod_key} does not fit on {node_name} any more: "
+                f"{node_sentence(request, outcome)}",
+                hint="the room was given away meanwhile; the pod is tried again",
+            )
+        return outcome.allocation
+
+    def _is_sound(self, allocation: PodAllocation) -> bool:
+        """Whether all of its devices are still there and in use."""
+        node = self.cache.snapshot(allocation.node_name)
+        if node is None:
+            return False
+        usable = {
+            usage.device.device_uuid
+            for usage in node.usages
+            if usage.device.is_healthy and usage.device.device_uuid not in node.cordoned
+        }
+        return all(share.device_uuid in usable for c in allocation.containers for share in c.shares)
+
+    async def _send_allocation(
+        self, args: BindingArgs, request: PodRequest, allocation: PodAllocation
+    ) -> None:
+        annotations = {
+            **encode_hami_annotations(
+                allocation,
+                container_names=request.container_names,
+                decided_at_s=int(self.wall_clock()),
+            ),
+            wire.POD_ALLOCATION: encode_allocation(allocation),
+        }
+        try:
+            await self._send(args, annotations)
+        except Conflict:
+            if not await self._is_bound_as_decided(args, allocation):
+                self.cache.forget(args.pod_uid)
+                raise
+        except Unavailable:
+            raise  # it may have been done: see the module
+        except ApiError:
+            self.cache.forget(args.pod_uid)
+            raise
+        self.cache.confirm(args.pod_uid)
+
+    async def _send(self, args: BindingArgs, annotations: dict[str, str]) -> None:
+        await self.kube.bind(
+            namespace=args.namespace,
+            name=args.pod_name,
+            uid=args.pod_uid,
+            node_name=args.node_name,
+            annotations=annotations,
+        )
+
+    async def _is_bound_as_decided(self, args: BindingArgs, allocation: PodAllocation) -> bool:
+        """Whether an earlier try of ours, whose answer was lost, has bound the pod."""
+        try:
+            record = await self.lookup.read(args)
+        except Unavailable:
+            raise  # still unknown: the reservation stays
+        except ApiError:
+            return False
+        return record.allocation == allocation

@@ -1,0 +1,126 @@
+"""The account of one node: its devices, who holds what of them, and the sums.
+
+Adding or removing a pod, or the devices themselves, costs what the node's cards cost, however
+many pods and nodes there are. Holds on devices that the node does not register (a card taken
+out, a node that has not registered yet) are kept, and count as soon as the device is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hamid.model.device import DeviceUsage
+from hamid.model.node import NodeSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hamid.model.device import Device, DeviceHold, DeviceUuid
+
+
+class _Sum:
+    """What is promised on one device."""
+
+    __slots__ = ("core_percent", "exclusive_count", "memory_mib", "slots")
+
+    def __init__(self) -> None:
+        self.slots = self.memory_mib = self.core_percent = self.exclusive_count = 0
+
+    def add(self, hold: DeviceHold, sign: int) -> None:
+        self.slots += sign * hold.slots
+        self.memory_mib += sign * hold.memory_mib
+        self.core_percent += sign * hold.core_percent
+        self.exclusive_count += sign * hold.is_exclusive
+
+
+class NodeBook:
+    """The books of one node; one owner changes them, readers take snapshots.
+
+    Attributes:
+        version: grows with each change of what a snapshot shows.
+    """
+
+    __slots__ = ("_cordoned", "_devices", "_holds", "_snapshot", "_sums", "node_name", "version")
+
+    def __init__(self, node_name: str) -> None:
+        self.node_name = node_name
+        self.version = 0
+        self._devices: tuple[Device, ...] = ()
+        self._cordoned: frozenset[DeviceUuid] = frozenset()
+        self._holds: dict[str, Mapping[DeviceUuid, DeviceHold]] = {}
+        self._sums: dict[DeviceUuid, _Sum] = {}
+        self._snapshot: NodeSnapshot | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether any pod holds anything here."""
+        return bool(self._holds)
+
+    def register(self, devices: tuple[Device, ...]) -> None:
+        """Take these devices for those of the node."""
+        if devices != self._devices:
+            self._devices = devices
+            self._change()
+
+    def cordon(self, uuids: frozenset[DeviceUuid]) -> None:
+        """Keep these devices, and no others, free of new pods."""
+        if uuids != self._cordoned:
+            self._cordoned = uuids
+            self._change()
+
+    def hold(self, pod_uid: str, holds: Mapping[DeviceUuid, DeviceHold]) -> None:
+        """Let the pod hold this, instead of what it held."""
+        self.release(pod_uid)
+        self._holds[pod_uid] = holds
+        for uuid, hold in holds.items():
+            self._sums.setdefault(uuid, _Sum()).add(hold, 1)
+        self._change()
+
+    def release(self, pod_uid: str) -> None:
+        """Let the pod hold nothing."""
+        holds = self._holds.pop(pod_uid, None)
+        if holds is None:
+            return
+        for uuid, hold in holds.items():
+            total = self._sums[uuid]
+            total.add(hold, -1)
+            if not total.slots:
+                del self._sums[uuid]
+        self._change()
+
+    def snapshot(self) -> NodeSnapshot:
+        """The node as it is now; the same value until something changes."""
+        if self._snapshot is None:
+            self._snapshot = NodeSnapshot(
+                node_name=self.node_name,
+                usages=tuple(self._usage(device) for device in self._devices),
+                cordoned=self._cordoned,
+            )
+        return self._snapshot
+
+    def recount(self) -> NodeSnapshot:
+        """The node summed up from the single holds: must equal `snapshot`."""
+        usages = []
+        for device in self._devices:
+            usage = DeviceUsage(device=device)
+            for holds in self._holds.values():
+                if hold := holds.get(device.device_uuid):
+                    usage = usage.with_hold(hold)
+            usages.append(usage)
+        return NodeSnapshot(node_name=self.node_name, usages=tuple(usages), cordoned=self._cordoned)
+
+    def _usage(self, device: Device) -> DeviceUsage:
+        total = self._sums.get(device.device_uuid)
+        if total is None:
+            return DeviceUsage(device=device)
+        return DeviceUsage(
+            device=device,
+            slots_used=total.slots,
+            memory_used_mib=total.memory_mib,
+            core_used_percent=total.core_percent,
+            exclusive_count=total.exclusive_count,
+        )
+
+    def _change(self) -> None:
+        self.version += 1
+        self._snapshot = None

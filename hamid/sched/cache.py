@@ -1,0 +1,337 @@
+"""The cluster as the leader knows it: fed by the watches, and the owner of all books.
+
+What pods hold is what pods say (their node and their allocation record); what was decided but
+not yet confirmed is a reservation here, in memory, with an end. Invariants:
+
+1. At any moment a pod is booked at most once: by its record if it is bound, else by its
+   reservation. Any news that it is bound, has ended or is gone ends the reservation.
+2. All methods but the waits run to their end without an await: whoever takes a snapshot and
+   reserves on it before the next await has decided alone.
+3. A reservation that was sent to the API server outlives the ordinary term: the pod may well be
+   bound already.
+4. `replace` heals whatever events were lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+from prometheus_client import Gauge
+
+from hamid.codec.node_annotation import decode_node_inventory
+from hamid.errors import AnnotationError
+from hamid.sched.books import NodeBook
+from hamid.sched.records import read_node, read_pod
+from hamid.sched.reservations import Reservations, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from prometheus_client import CollectorRegistry
+
+    from hamid.kube.port import JsonObject
+    from hamid.model.allocation import PodAllocation
+    from hamid.model.node import NodeSnapshot
+    from hamid.sched.records import NodeNote, PodRecord
+    from hamid.sched.reservations import Reservation
+    from hamid.sched.settings import SchedSettings
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node's books, whether the watch shows it, and the text that its devices came from."""
+
+    book: NodeBook
+    is_listed: bool = False
+    inventory_text: str | None = None
+    problem: str = ""
+
+
+class ClusterCache:
+    """Nodes, pods and reservations; see the module. The watches feed it through `sinks`."""
+
+    def __init__(
+        self,
+        *,
+        settings: SchedSettings,
+        clock: Callable[[], float],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._settings = settings
+        self._nodes: dict[str, _Node] = {}
+        self._pods: dict[str, PodRecord] = {}
+        self._reservations = Reservations(clock=clock)
+        self._booked_on: dict[str, str] = {}
+        self._synced: set[str] = set()
+        self._news = asyncio.Event()
+        self._declare_metrics(registry)
+
+    def _declare_metrics(self, registry: CollectorRegistry) -> None:
+        for name, text, count in (
+            ("nodes", "Nodes that the scheduler knows.", self._listed_count),
+            ("pods", "Pods that wait for a node or hold devices.", lambda: len(self._pods)),
+            ("reservations", "Decisions not yet confirmed.", lambda: len(self._reservations)),
+            ("malformed_nodes", "Nodes whose registration cannot be read.", self._problem_count),
+        ):
+            Gauge(f"hamid_sched_{name}", text, registry=registry).set_function(count)
+
+    def _listed_count(self) -> int:
+        return sum(node.is_listed for node in self._nodes.values())
+
+    def _problem_count(self) -> int:
+        return sum(bool(node.problem) for node in self._nodes.values())
+
+    # What is known.
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether both watches have delivered their first list."""
+        return {"nodes", "pods"} <= self._synced
+
+    def snapshot(self, node_name: str) -> NodeSnapshot | None:
+        """The node as it is now, or None if there is no such node."""
+        self._expire()
+        node = self._nodes.get(node_name)
+        return node.book.snapshot() if node is not None and node.is_listed else None
+
+    def snapshots(self) -> tuple[NodeSnapshot, ...]:
+        """All nodes as they are now, by name."""
+        self._expire()
+        listed = (node for _, node in sorted(self._nodes.items()) if node.is_listed)
+        return tuple(node.book.snapshot() for node in listed)
+
+    def version(self, node_name: str) -> int:
+        """Grows with each change of the node's snapshot."""
+        node = self._nodes.get(node_name)
+        return node.book.version if node is not None else 0
+
+    def pod(self, pod_uid: str) -> PodRecord | None:
+        """The pod, if it waits for a node or holds devices."""
+        return self._pods.get(pod_uid)
+
+    def pod_records(self) -> tuple[PodRecord, ...]:
+        """All pods that wait for a node or hold devices."""
+        return tuple(self._pods.values())
+
+    def reservation(self, pod_uid: str) -> Reservation | None:
+        """The room kept for the pod."""
+        self._expire()
+        return self._reservations.get(pod_uid)
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """All room that is kept."""
+        self._expire()
+        return tuple(self._reservations)
+
+    def node_problems(self) -> Mapping[str, str]:
+        """Why the registrations of some nodes cannot be read."""
+        return {name: node.problem for name, node in self._nodes.items() if node.problem}
+
+    async def wait_for_pod(self, pod_uid: str) -> PodRecord | None:
+        """The pod, as soon as the watch shows it, or None after `pod_wait_s`."""
+        await self._wait(lambda: pod_uid in self._pods, timeout_s=self._settings.pod_wait_s)
+        return self._pods.get(pod_uid)
+
+    async def wait_synced(self) -> bool:
+        """Whether both watches have delivered their first list, within `sync_wait_s`."""
+        await self._wait(lambda: self.is_synced, timeout_s=self._settings.sync_wait_s)
+        return self.is_synced
+
+    async def _wait(self, is_true: Callable[[], bool], *, timeout_s: float) -> None:
+        # The deadline is here and not in a port: what is waited for is our own news.
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_true():
+                    await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    # Reservations.
+
+    def assume(self, allocation: PodAllocation) -> None:
+        """Keep room for the pod, instead of what was kept for it, until `reservation_ttl_s`."""
+        self._reserve(allocation, Stage.RESERVED, ttl_s=self._settings.reservation_ttl_s)
+
+    def assume_sent(self, allocation: PodAllocation) -> None:
+        """Keep room for a pod whose bind is being sent."""
+        self._reserve(allocation, Stage.SENT, ttl_s=self._settings.confirmation_ttl_s)
+
+    def confirm(self, pod_uid: str) -> None:
+        """The API server has bound the pod as reserved."""
+        if (kept := self._reservations.get(pod_uid)) is not None:
+            self._reserve(kept.allocation, Stage.BOUND, ttl_s=self._settings.confirmation_ttl_s)
+
+    def forget(self, pod_uid: str) -> None:
+        """Keep no room for the pod any more."""
+        if self._reservations.pop(pod_uid) is not None:
+            self._rebook(pod_uid)
+
+    def _reserve(self, allocation: PodAllocation, stage: Stage, *, ttl_s: float) -> None:
+        self._reservations.put(allocation, stage, ttl_s=ttl_s)
+        self._rebook(allocation.pod_uid)
+
+    def _expire(self) -> None:
+        for kept in self._reservations.pop_expired():
+            self._rebook(kept.pod_uid)
+            log.info(
+                "reservation expired",
+                pod_uid=kept.pod_uid,
+                node=kept.allocation.node_name,
+                stage=kept.stage.value,
+            )
+
+    # Books.
+
+    def recount(self) -> Mapping[str, NodeSnapshot]:
+        """All nodes summed up from pods and reservations alone: must equal the snapshots."""
+        self._expire()
+        fresh = {name: NodeBook(name) for name in self._nodes}
+        for pod_uid in {*self._pods, *(kept.pod_uid for kept in self._reservations)}:
+            if (booking := self._booking(pod_uid)) is not None:
+                allocation, is_initialized = booking
+                book = fresh.setdefault(allocation.node_name, NodeBook(allocation.node_name))
+                book.hold(pod_uid, allocation.holds(is_initialized=is_initialized))
+        for name, node in self._nodes.items():
+            snapshot = node.book.snapshot()
+            fresh[name].register(tuple(usage.device for usage in snapshot.usages))
+            fresh[name].cordon(snapshot.cordoned)
+        return {name: fresh[name].recount() for name, node in self._nodes.items() if node.is_listed}
+
+    def _booking(self, pod_uid: str) -> tuple[PodAllocation, bool] | None:
+        record = self._pods.get(pod_uid)
+        if record is not None and record.allocation is not None:
+            return record.allocation, record.is_initialized
+        kept = self._reservations.get(pod_uid)
+        return (kept.allocation, False) if kept is not None else None
+
+    def _rebook(self, pod_uid: str) -> None:
+        booking = self._booking(pod_uid)
+        node_name = booking[0].node_name if booking is not None else None
+        before = self._booked_on.pop(pod_uid, None)
+        if before is not None and before != node_name:
+            self._nodes[before].book.release(pod_uid)
+            self._drop_unused(before)
+        if booking is not None:
+            allocation, is_initialized = booking
+            self._booked_on[pod_uid] = allocation.node_name
+            self._node(allocation.node_name).book.hold(
+                pod_uid, allocation.holds(is_initialized=is_initialized)
+            )
+
+    def _node(self, node_name: str) -> _Node:
+        node = self._nodes.get(node_name)
+        if node is None:
+            node = self._nodes[node_name] = _Node(NodeBook(node_name))
+        return node
+
+    def _drop_unused(self, node_name: str) -> None:
+        node = self._nodes.get(node_name)
+        if node is not None and not node.is_listed and not node.book.is_held:
+            del self._nodes[node_name]
+
+    # News from the watches, by way of the sinks.
+
+    def reset(self) -> None:
+        """Know nothing any more: another replica leads, and what it decides is not seen here."""
+        self._nodes.clear()
+        self._pods.clear()
+        self._reservations.clear()
+        self._booked_on.clear()
+        self._synced.clear()
+
+    def take_nodes(self, nodes: Iterable[JsonObject]) -> None:
+        """Take these for all nodes there are."""
+        listed = {note.node_name: note for note in map(read_node, nodes)}
+        for name in [name for name in self._nodes if name not in listed]:
+            self.drop_node(name)
+        for note in listed.values():
+            self._take_note(note)
+        self._synced.add("nodes")
+        self._tell()
+
+    def take_node(self, node: JsonObject) -> None:
+        """Take the news of one node."""
+        self._take_note(read_node(node))
+
+    def drop_node(self, node_name: str) -> None:
+        """The node is gone; what its pods hold is kept for as long as they are there."""
+        node = self._nodes.get(node_name)
+        if node is not None:
+            node.is_listed = False
+            node.inventory_text, node.problem = None, ""
+            node.book.register(())
+            node.book.cordon(frozenset())
+            self._drop_unused(node_name)
+
+    def _take_note(self, note: NodeNote) -> None:
+        node = self._node(note.node_name)
+        node.is_listed = True
+        node.book.cordon(note.cordoned)
+        if note.inventory_text == node.inventory_text:
+            return
+        node.inventory_text, node.problem = note.inventory_text, ""
+        if note.inventory_text is None:
+            node.book.register(())
+            return
+        try:
+            inventory = decode_node_inventory(note.inventory_text, node_name=note.node_name)
+        except AnnotationError as error:
+            node.problem = error.message
+            node.book.register(())
+            log.warning(
+                "node registration malformed",
+                node=note.node_name,
+                error=error.message,
+                hint=error.hint,
+            )
+            return
+        node.book.register(inventory.devices)
+
+    def take_pods(self, pods: Iterable[JsonObject]) -> None:
+        """Take these for all pods there are."""
+        known = set(self._pods)
+        for pod in pods:
+            known.discard(pod["metadata"]["uid"])
+            self.take_pod(pod)
+        for pod_uid in known:
+            self.drop_pod(pod_uid)
+        self._synced.add("pods")
+        self._tell()
+
+    def take_pod(self, pod: JsonObject) -> None:
+        """Take the news of one pod."""
+        record = self.read(pod)
+        pod_uid = record.pod_uid
+        before = self._pods.get(pod_uid)
+        if before is not None and before.node_name and not record.node_name:
+            return  # older than what we know: no pod is ever unbound
+        if record.problem and record.node_name and (before is None or not before.problem):
+            log.warning("allocation unreadable", pod=record.pod_key, error=record.problem)
+        if not record.is_worth_keeping:
+            self.drop_pod(pod_uid)
+            return
+        self._pods[pod_uid] = record
+        if record.node_name:
+            self._reservations.pop(pod_uid)
+            self._rebook(pod_uid)
+        elif before is None:
+            self._tell()
+
+    def drop_pod(self, pod_uid: str) -> None:
+        """The pod is gone, or has ended, or never had anything to do with devices."""
+        self._pods.pop(pod_uid, None)
+        self._reservations.pop(pod_uid)
+        self._rebook(pod_uid)
+
+    def read(self, pod: JsonObject) -> PodRecord:
+        """The record of the pod, not taken into the books."""
+        return read_pod(pod, names=self._settings.resources, defaults=self._settings.defaults)

@@ -1,0 +1,300 @@
+"""The extender's verbs over HTTP: filter, prioritize and bind, under `/scheduler`.
+
+How a pod comes to its node. Filter looks at all nodes, answers with all that fit, and keeps room
+on the best of them before it answers: kube-scheduler asks about the next pod while this one is
+still on its way to bind. Prioritize ranks the nodes so that the best one wins. Should another
+one be bound all the same (other extenders, plugins with large weights), bind decides anew there.
+
+Only the leader acts. Any other replica answers 503 with the name of the leader and closes the
+connection, which kube-scheduler would otherwise keep using.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from aiohttp import web
+from prometheus_client import Counter, Histogram
+
+from hamid.codec.extender import (
+    FilterResult,
+    decode_binding_args,
+    decode_filter_args,
+    encode_binding_result,
+    encode_filter_result,
+    encode_priorities,
+)
+from hamid.errors import HamidError
+from hamid.model.node import NodeSnapshot
+from hamid.sched.bind import not_leading
+from hamid.sched.placement.explain import cluster_sentence, node_sentences
+from hamid.sched.placement.place import Placement, Unplaceable, is_hopeless, place
+from hamid.sched.placement.score import rank_scores
+from hamid.sched.verdicts import RUNNERS_UP_KEPT, NodeLoad, Verdict, Verdicts, counted
+from hamid.web.errors import Refusal
+from hamid.web.responses import json_body
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+
+    from prometheus_client import CollectorRegistry
+
+    from hamid.codec.extender import FilterArgs
+    from hamid.model.request import PodRequest
+    from hamid.sched.bind import Binder
+    from hamid.sched.cache import ClusterCache
+    from hamid.sched.leadership import Leadership
+    from hamid.sched.lookup import PodLookup
+    from hamid.sched.settings import SchedSettings
+
+log = structlog.get_logger(__name__)
+
+PREFIX: Final = "/scheduler"
+"""What `urlPrefix` of kube-scheduler's extender configuration ends with."""
+
+UNREADABLE: Final = "what the node registers cannot be read (see hamid's log)"
+IN_DOUBT: Final = "the pod may be bound to another node already"
+
+_RANKINGS_KEPT: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderMetrics:
+    """How long calls take, and how they end."""
+
+    seconds: Histogram
+    decisions: Counter
+
+    @classmethod
+    def declared_in(cls, registry: CollectorRegistry) -> ExtenderMetrics:
+        """The metrics, in this registry."""
+        return cls(
+            seconds=Histogram(
+                "hamid_sched_call_seconds",
+                "Time that the extender's verbs take.",
+                ("verb",),
+                registry=registry,
+                buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+            ),
+            decisions=Counter(
+                "hamid_sched_decisions", "Filter calls by outcome.", ("outcome",), registry=registry
+            ),
+        )
+
+
+class Extender:
+    """Answers kube-scheduler.
+
+    Args:
+        clock: monotonic, for durations.
+        wall_clock: seconds since the epoch, for verdicts.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: ClusterCache,
+        lookup: PodLookup,
+        binder: Binder,
+        leadership: Leadership,
+        settings: SchedSettings,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        metrics: ExtenderMetrics,
+    ) -> None:
+        self._cache = cache
+        self._lookup = lookup
+        self._binder = binder
+        self._leadership = leadership
+        self._settings = settings
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._metrics = metrics
+        self._rankings: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self.explanations = Verdicts(capacity=settings.verdict_count)
+
+    def routes(self) -> Sequence[web.AbstractRouteDef]:
+        """The routes of the three verbs."""
+        return [
+            web.post(f"{PREFIX}/filter", self._serve_filter),
+            web.post(f"{PREFIX}/prioritize", self._serve_prioritize),
+            web.post(f"{PREFIX}/bind", self._serve_bind),
+        ]
+
+    async def _serve_filter(self, request: web.Request) -> web.Response:
+        with self._timed("filter"):
+            await self._admit()
+            result = await self.filter(decode_filter_args(await request.read()))
+            return json_body(encode_filter_result(result))
+
+    async def _serve_prioritize(self, request: web.Request) -> web.Response:
+        with self._timed("prioritize"):
+            await self._admit()
+            scores = await self.prioritize(decode_filter_args(await request.read()))
+            return json_body(encode_priorities(scores))
+
+    async def _serve_bind(self, request: web.Request) -> web.Response:
+        with self._timed("bind"):
+            await self._admit()
+            args = decode_binding_args(await request.read())
+            error = await _error_of(self._binder.bind(args))
+            return json_body(encode_binding_result(error))
+
+    async def _admit(self) -> None:
+        """Let the call in if this replica leads and knows the cluster."""
+        if self._leadership.may_act() and not self._cache.is_synced:
+            await self._cache.wait_synced()
+        if not self._leadership.may_act():
+            raise not_leading(self._leadership)
+        if not self._cache.is_synced:
+            raise Refusal(
+                "this replica has just begun to lead and still lists the cluster",
+                hint="the pod is tried again by itself",
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+            )
+
+    async def filter(self, args: FilterArgs) -> FilterResult:
+        """All nodes that fit, with room kept on the best; and why the others do not."""
+        names = args.node_names
+        if names is None:
+            return FilterResult(
+                error="whole nodes were sent; set nodeCacheCapable: true for this extender"
+            )
+        try:
+            record = await self._lookup.find(args)
+        except HamidError as error:
+            return self._failed(str(error))
+        if record.node_name:
+            return self._failed(f"pod {record.pod_key} is bound to {record.node_name} already")
+        if record.problem:
+            self._metrics.decisions.labels("invalid").inc()
+            return FilterResult(failed_unresolvable=dict.fromkeys(names, record.problem))
+        if record.request is None:
+            self._metrics.decisions.labels("not-ours").inc()
+            return FilterResult(node_names=names)
+        return self._decide(record.request, names)
+
+    def _failed(self, error: str) -> FilterResult:
+        self._metrics.decisions.labels("failed").inc()
+        return FilterResult(error=error)
+
+    def _decide(self, request: PodRequest, names: tuple[str, ...]) -> FilterResult:
+        """Without any await: whoever comes next sees what was reserved here."""
+        kept = self._cache.reservation(request.pod_uid)
+        if kept is not None and kept.is_in_doubt:
+            return self._offer_again(kept.allocation.node_name, names)
+        outcome = self._reserve(request, names)
+        sentences = self._sentences(request, outcome)
+        self._explain(request, outcome, sentences)
+        if isinstance(outcome, Unplaceable):
+            self._metrics.decisions.labels("unplaceable").inc()
+            fitting: frozenset[str] = frozenset()
+        else:
+            self._metrics.decisions.labels("placed").inc()
+            fitting = frozenset(found.node_name for found in outcome.ranked)
+        hopeless = {name for name, found in outcome.refusals.items() if is_hopeless(found)}
+        return FilterResult(
+            node_names=tuple(name for name in names if name in fitting),
+            failed={name: text for name, text in sentences.items() if name not in hopeless},
+            failed_unresolvable={
+                name: text for name, text in sentences.items() if name in hopeless
+            },
+        )
+
+    def _offer_again(self, node_name: str, names: tuple[str, ...]) -> FilterResult:
+        """Only the node that was sent: if the pod is bound already, it is bound there."""
+        if node_name not in names:
+            return self._failed(f"{IN_DOUBT}: {node_name}")
+        others = {name: IN_DOUBT for name in names if name != node_name}
+        return FilterResult(node_names=(node_name,), failed=others)
+
+    def _reserve(self, request: PodRequest, names: Iterable[str]) -> Placement | Unplaceable:
+        """Place the pod on one of the nodes and keep the room, instead of what was kept."""
+        self._cache.forget(request.pod_uid)
+        outcome = place(request, self._snapshots(names), policies=self._settings.policies)
+        if isinstance(outcome, Placement):
+            self._cache.assume(outcome.best.allocation)
+            self._keep_ranking(request.pod_uid, tuple(n.node_name for n in outcome.ranked))
+        return outcome
+
+    def _snapshots(self, names: Iterable[str]) -> Iterator[NodeSnapshot]:
+        for name in names:
+            known = self._cache.snapshot(name)
+            yield known if known is not None else NodeSnapshot(node_name=name, usages=())
+
+    def _keep_ranking(self, pod_uid: str, ranking: tuple[str, ...]) -> None:
+        self._rankings[pod_uid] = ranking
+        self._rankings.move_to_end(pod_uid)
+        while len(self._rankings) > _RANKINGS_KEPT:
+            self._rankings.popitem(last=False)
+
+    def _sentences(
+        self, request: PodRequest, outcome: Placement | Unplaceable
+    ) -> Mapping[str, str]:
+        sentences = dict(node_sentences(request, outcome.refusals))
+        for name in self._cache.node_problems():
+            if name in sentences:
+                sentences[name] = UNREADABLE
+        return sentences
+
+    def _explain(
+        self, request: PodRequest, outcome: Placement | Unplaceable, sentences: Mapping[str, str]
+    ) -> None:
+        ranked = outcome.ranked if isinstance(outcome, Placement) else ()
+        sentence = "" if ranked else cluster_sentence(request, outcome.refusals)
+        node_name = ranked[0].node_name if ranked else ""
+        self.explanations.put(
+            Verdict(
+                pod_uid=request.pod_uid,
+                pod_key=request.pod_key,
+                decided_at_s=self._wall_clock(),
+                node_name=node_name,
+                sentence=sentence,
+                fitting_count=len(ranked),
+                best=tuple(
+                    NodeLoad(node_name=found.node_name, load_ppm=found.load_ppm)
+                    for found in ranked[: RUNNERS_UP_KEPT + 1]
+                ),
+                reasons=counted(sentences),
+            )
+        )
+        log.debug("pod filtered", pod=request.pod_key, node=node_name, reason=sentence)
+
+    async def prioritize(self, args: FilterArgs) -> Mapping[str, int]:
+        """The nodes' scores: the one on which room is kept first, no two alike."""
+        names = args.node_names or ()
+        record = await self._lookup.find(args)
+        if record.request is None or record.node_name:
+            return {}
+        kept = self._cache.reservation(args.pod_uid)
+        if kept is None or (kept.allocation.node_name not in names and not kept.is_in_doubt):
+            self._reserve(record.request, names)
+        ranking = self._rankings.get(args.pod_uid, ())
+        offered = frozenset(names)
+        ranked = [name for name in ranking if name in offered]
+        unranked = sorted(offered.difference(ranked))
+        return rank_scores([*ranked, *unranked], step=self._settings.rank_step)
+
+    @contextmanager
+    def _timed(self, verb: str) -> Iterator[None]:
+        began_at = self._clock()
+        try:
+            yield
+        finally:
+            self._metrics.seconds.labels(verb).observe(self._clock() - began_at)
+
+
+async def _error_of(act: Awaitable[None]) -> str:
+    """What went wrong, as text for kube-scheduler; empty when nothing did."""
+    try:
+        await act
+    except Refusal:
+        raise
+    except HamidError as error:
+        return str(error)
+    return ""

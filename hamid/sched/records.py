@@ -1,0 +1,134 @@
+"""What is kept of the pods and nodes that the watches show: only what decisions rest on.
+
+A pod object is some ten kilobytes; a record is a few hundred bytes, and a pod that neither waits
+for a node nor holds devices is not kept at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hamid.codec.allocation_record import read_allocation
+from hamid.codec.node_annotation import decode_cordon
+from hamid.codec.pod_request import decode_pod_request
+from hamid.errors import AnnotationError, RequestError
+from hamid.model import names as wire
+
+if TYPE_CHECKING:
+    from hamid.kube.port import JsonObject
+    from hamid.model.allocation import PodAllocation
+    from hamid.model.device import DeviceUuid
+    from hamid.model.names import ResourceNames
+    from hamid.model.request import PodRequest, RequestDefaults
+
+_ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRecord:
+    """One pod.
+
+    Attributes:
+        node_name: empty until it is bound.
+        request: what it asks for; None when it asks for no device, or is bound.
+        allocation: what it was given, by our record or HAMi's; None until it is bound.
+        problem: why request or allocation cannot be read; empty when they can.
+        is_ended: its containers have ended for good, so it holds nothing.
+        is_initialized: its plain init containers are done, so they hold nothing.
+    """
+
+    pod_uid: str
+    namespace: str
+    pod_name: str
+    node_name: str
+    request: PodRequest | None = None
+    allocation: PodAllocation | None = None
+    problem: str = ""
+    is_ended: bool = False
+    is_initialized: bool = False
+
+    @property
+    def pod_key(self) -> str:
+        """`namespace/name`, for people."""
+        return f"{self.namespace}/{self.pod_name}"
+
+    @property
+    def is_worth_keeping(self) -> bool:
+        """Whether it waits for a node, or holds devices, or should but cannot be read."""
+        if self.is_ended:
+            return False
+        return not self.node_name or self.allocation is not None or bool(self.problem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNote:
+    """What a node says of its devices, as text; None where it says nothing."""
+
+    node_name: str
+    inventory_text: str | None
+    cordoned: frozenset[DeviceUuid]
+
+
+def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults) -> PodRecord:
+    """The record of a pod as the API server sends it."""
+    meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    node_name = spec.get("nodeName") or ""
+    is_ended = status.get("phase") in _ENDED_PHASES
+    request: PodRequest | None = None
+    allocation: PodAllocation | None = None
+    problem = ""
+    try:
+        if is_ended:
+            pass
+        elif node_name:
+            allocation = read_allocation(pod, names=names)
+        else:
+            request = decode_pod_request(pod, names=names, defaults=defaults)
+    except (AnnotationError, RequestError) as error:
+        problem = str(error)
+    return PodRecord(
+        pod_uid=meta["uid"],
+        namespace=meta.get("namespace", ""),
+        pod_name=meta["name"],
+        node_name=node_name,
+        request=request,
+        allocation=allocation,
+        problem=problem,
+        is_ended=is_ended,
+        is_initialized=_is_initialized(spec, status),
+    )
+
+
+def read_node(node: JsonObject) -> NodeNote:
+    """What the node says of its devices."""
+    meta = node["metadata"]
+    annotations = meta.get("annotations") or {}
+    text = annotations.get(wire.NODE_REGISTER)
+    if text is None:
+        text = annotations.get(wire.NODE_REGISTER_4PD)
+    return NodeNote(
+        node_name=meta["name"],
+        inventory_text=text,
+        cordoned=decode_cordon(annotations.get(wire.DEVICE_CORDON, "")),
+    )
+
+
+def _is_initialized(spec: JsonObject, status: JsonObject) -> bool:
+    """Whether the init phase is over: by the pod's condition, or by its containers' states."""
+    if any(
+        condition.get("type") == "Initialized" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    ):
+        return True
+    plain = {
+        container.get("name")
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") != "Always"
+    }
+    done = {
+        entry.get("name")
+        for entry in status.get("initContainerStatuses") or ()
+        if ((entry.get("state") or {}).get("terminated") or {}).get("exitCode") == 0
+    }
+    return bool(plain) and plain <= done

@@ -1,0 +1,64 @@
+"""What the operator may set of the scheduling decisions; the defaults are those of the chart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hamid.errors import SettingsError
+from hamid.model.names import ResourceNames
+from hamid.model.request import PolicyName, RequestDefaults
+from hamid.sched.placement.policy import Policies
+from hamid.sched.placement.score import RANK_STEP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedSettings:
+    """How pods are placed and how long decisions are kept.
+
+    Attributes:
+        node_policy, device_policy: what counts for pods that ask for no other. Packing both
+            keeps cards free for those who need whole ones.
+        resources: the names of the resources that containers ask for.
+        defaults: what counts where a container says nothing.
+        reservation_ttl_s: how long room is kept for a pod between filter and bind. Enough for
+            the volumes of most pods; one that takes longer is placed anew at its bind.
+        confirmation_ttl_s: how long room is kept after a bind whose pod the watch has not shown;
+            it ends earlier with the first news of the pod.
+        pod_wait_s: how long a call waits for the watch to show a pod that was just created,
+            before the pod is read directly.
+        sync_wait_s: how long a call waits for the first lists after a change of leader. With
+            `pod_wait_s` it must stay below the extender's `httpTimeout` of kube-scheduler, 5 s.
+        verdict_count: how many decisions are kept for `/debug`.
+        rank_step: the distance of two neighbours' scores; see `placement.score`.
+    """
+
+    node_policy: PolicyName = PolicyName.BINPACK
+    device_policy: PolicyName = PolicyName.BINPACK
+    resources: ResourceNames = field(default_factory=ResourceNames)
+    defaults: RequestDefaults = field(default_factory=RequestDefaults)
+    reservation_ttl_s: float = 30.0
+    confirmation_ttl_s: float = 600.0
+    pod_wait_s: float = 1.0
+    sync_wait_s: float = 3.0
+    verdict_count: int = 1_000
+    rank_step: int = RANK_STEP
+
+    def __post_init__(self) -> None:
+        for name in (
+            "reservation_ttl_s",
+            "confirmation_ttl_s",
+            "pod_wait_s",
+            "sync_wait_s",
+            "verdict_count",
+            "rank_step",
+        ):
+            if getattr(self, name) <= 0:
+                raise SettingsError(
+                    f"{name} is {getattr(self, name)}; it must be greater than 0",
+                    hint="leave it out to get the default",
+                )
+
+    @property
+    def policies(self) -> Policies:
+        """The cluster's default policies."""
+        return Policies(node=self.node_policy, device=self.device_policy)

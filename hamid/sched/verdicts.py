@@ -1,0 +1,71 @@
+"""The last decisions, one a pod, for people who ask why."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RUNNERS_UP_KEPT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLoad:
+    """A node that would do, and how full it would be; see `placement.policy`."""
+
+    node_name: str
+    load_ppm: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What was decided for a pod at its last filter.
+
+    Attributes:
+        decided_at_s: seconds since the epoch.
+        node_name: the chosen node; empty when no node fits.
+        sentence: why it was not placed; empty when it was.
+        fitting_count: nodes that would do.
+        best: the chosen node and its runners-up.
+        reasons: sentence → number of nodes that refuse with it.
+    """
+
+    pod_uid: str
+    pod_key: str
+    decided_at_s: float
+    node_name: str = ""
+    sentence: str = ""
+    fitting_count: int = 0
+    best: tuple[NodeLoad, ...] = ()
+    reasons: Mapping[str, int]
+
+
+def counted(sentences: Mapping[str, str]) -> Mapping[str, int]:
+    """How many nodes say each sentence, the most frequent first."""
+    return dict(sorted(Counter(sentences.values()).items(), key=lambda item: (-item[1], item[0])))
+
+
+class Verdicts:
+    """The newest verdict of each of the last pods; the oldest make room."""
+
+    def __init__(self, *, capacity: int) -> None:
+        self._capacity = capacity
+        self._by_uid: OrderedDict[str, Verdict] = OrderedDict()
+
+    def put(self, verdict: Verdict) -> None:
+        """Keep this one for its pod."""
+        self._by_uid[verdict.pod_uid] = verdict
+        self._by_uid.move_to_end(verdict.pod_uid)
+        while len(self._by_uid) > self._capacity:
+            self._by_uid.popitem(last=False)
+
+    def verdict(self, pod_uid: str) -> Verdict | None:
+        """What was last decided for the pod."""
+        return self._by_uid.get(pod_uid)
+
+    def all(self) -> tuple[Verdict, ...]:
+        """All that are kept, the newest first."""
+        return tuple(reversed(self._by_uid.values()))
