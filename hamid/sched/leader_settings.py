@@ -27,8 +27,8 @@ class LeaseSettings:
     renew_deadline_s: float = 10.0
     retry_period_s: float = 2.0
     can_lead: bool = True
-    standby_count: int = 4
-    slow_poll_s: float = 400.0
+    standby_count: int = 3
+    slow_poll_s: float = 500.0
     standby_term_s: float = 600.0
 
     def __post_init__(self) -> None:

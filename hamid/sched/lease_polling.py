@@ -10,8 +10,8 @@ have moved on by as much as our own clock has. (Both are differences of one cloc
 need not agree.) Who finds it behind looks again after the lease's duration and then, by the
 ordinary rule, takes a lease that has not changed.
 
-Looks per second with the defaults, at N followers: 4 / 2.2 s + N / 400 s, that is 4.3 at 1,000;
-while a leader is gone, N / 400 s more. Time without a leader: at most a retry period and the
+Looks per second with the defaults, at N followers: 3 / 2.2 s + N / 500 s, that is 3.4 at 1,000;
+while a leader is gone, N / 500 s more. Time without a leader: at most a retry period and the
 lease's duration, when a standby is left; otherwise three retry periods, `slow_poll_s` / N and the
 lease's duration.
 """

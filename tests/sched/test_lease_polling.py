@@ -72,8 +72,8 @@ def test_delays_keep_within_their_bounds():
     assert extremes(lambda: polling.standby_delay_s(SETTINGS, rng)) == (2, 2)
     assert extremes(lambda: polling.sign_up_delay_s(SETTINGS, rng)) == (2, 8)
     assert extremes(lambda: polling.confirm_delay_s(SETTINGS, rng)) == (15, 17)
-    assert extremes(lambda: polling.slow_delay_s(SETTINGS, rng, is_first=True)) == (0, 400)
-    assert extremes(lambda: polling.slow_delay_s(SETTINGS, rng, is_first=False)) == (300, 500)
+    assert extremes(lambda: polling.slow_delay_s(SETTINGS, rng, is_first=True)) == (0, 500)
+    assert extremes(lambda: polling.slow_delay_s(SETTINGS, rng, is_first=False)) == (375, 625)
 
 
 @pytest.mark.parametrize(
