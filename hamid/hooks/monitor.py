@@ -8,20 +8,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
-from hamid.hooks.abi.pages import USAGE_PAGE_BYTES, decode_usage_page
 
 from hamid.aiokit.ticker import every
 from hamid.errors import HookError
 from hamid.hooks.abi import contract
+from hamid.hooks.abi.pages import USAGE_HEADER_BYTES, decode_usage_page, used_part_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from hamid.hooks.abi.pages import UsageReport
-
     from hamid.aiokit.blocking import OneThread
     from hamid.aiokit.latest import Latest
+    from hamid.hooks.abi.pages import UsageReport
 
 log = structlog.get_logger(__name__)
 
@@ -80,4 +79,5 @@ def _read(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{path} is not a plain file")
-        return file.read(USAGE_PAGE_BYTES + 1)
+        header = file.read(USAGE_HEADER_BYTES)
+        return header + file.read(used_part_bytes(header) - len(header))

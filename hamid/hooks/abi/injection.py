@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit
-
 from hamid.hooks.abi import contract
+from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit
 from hamid.model import names
 from hamid.model.quantities import MIB
 

@@ -40,8 +40,6 @@ USAGE_SLOT: Final = struct.Struct("<IIQQQ32s")
 USAGE_CELL: Final = struct.Struct("<QQ")
 USAGE_SLOT_BYTES: Final = USAGE_SLOT.size + DEVICES_MAX * USAGE_CELL.size
 USAGE_PAGE_BYTES: Final = USAGE_HEADER_BYTES + SLOTS_MAX * USAGE_SLOT_BYTES
-USAGE_PAGE_MAX_BYTES: Final = USAGE_PAGE_BYTES + 1
-"""What a reader reads at most: one more than a page has, so that a longer file is noticed."""
 
 SLOT_FREE: Final = 0
 SLOT_ACTIVE: Final = 1
@@ -183,10 +181,21 @@ def decode_control_page(page: bytes) -> ContainerLimits:
     return limits
 
 
+def used_part_bytes(header: bytes) -> int:
+    """Return how much of a usage page is in use, from its first `USAGE_HEADER_BYTES`.
+
+    Most of a page's thousand slots were never taken; a reader of many pages reads this much.
+    """
+    if len(header) < USAGE_HEADER_BYTES:
+        return len(header)
+    slots_end: int = USAGE_HEADER.unpack_from(header)[9]
+    return USAGE_HEADER_BYTES + min(slots_end, SLOTS_MAX) * USAGE_SLOT_BYTES
+
+
 def decode_usage_page(page: bytes) -> UsageReport:
     """Return what the container's processes say; an empty file is a page that nobody joined yet.
 
-    Figures are clamped, never trusted: names that are no text are left out, as is a process
+    The part in use is enough of a page (see `used_part_bytes`). Figures are clamped, never trusted: names that are no text are left out, as is a process
     without a pid.
 
     Raises:
@@ -195,7 +204,7 @@ def decode_usage_page(page: bytes) -> UsageReport:
     """
     if not page:
         return UsageReport()
-    if len(page) != USAGE_PAGE_BYTES:
+    if not USAGE_HEADER_BYTES <= len(page) <= USAGE_PAGE_BYTES:
         raise _corrupt("usage", f"{len(page)} bytes, not {USAGE_PAGE_BYTES}")
     fields = USAGE_HEADER.unpack_from(page)
     magic, abi_version, *sizes = fields[:7]
@@ -206,6 +215,8 @@ def decode_usage_page(page: bytes) -> UsageReport:
     expected = [USAGE_PAGE_BYTES, USAGE_HEADER_BYTES, USAGE_SLOT_BYTES, SLOTS_MAX, DEVICES_MAX]
     if sizes != expected:
         raise _corrupt("usage", f"sizes {sizes}, not {expected}")
+    if len(page) < used_part_bytes(page):
+        raise _corrupt("usage", f"{len(page)} bytes, cut off within its slots")
 
     uuids = [_usage_uuid(page, index) for index in range(min(device_count, DEVICES_MAX))]
     processes = (_usage_process(page, index, uuids) for index in range(min(slots_end, SLOTS_MAX)))
