@@ -83,6 +83,14 @@ def binaries() -> Path:
     return Path(done.stdout.strip())
 
 
+def helm() -> Path:
+    """The helm of `build.sh helm`; raises ClusterUnavailable when it was never run."""
+    found = _run(["bash", "-c", f". {UP}/lib.sh && echo $bin/helm"]).stdout.strip()
+    if not Path(found).exists():
+        raise ClusterUnavailable("no helm: run tests/cluster/up/build.sh helm (make cluster-build)")
+    return Path(found)
+
+
 @contextmanager
 def running_cluster(
     *, nodes: int = 1, port: int = 16443, keep_logs_in: Callable[[], Path | None] = lambda: None
@@ -157,8 +165,9 @@ class Cluster:
             [program, "--kubeconfig", str(kubeconfig or self.kubeconfig), *arguments], stdin=stdin
         )
 
-    def apply(self, manifests: str, *, namespace: str = "default") -> None:
-        self.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=manifests)
+    def apply(self, manifests: str) -> None:
+        """Apply YAML; what names no namespace goes into `default`."""
+        self.kubectl("apply", "-f", "-", stdin=manifests)
 
     def get(self, resource: str, name: str, *, namespace: str = "default") -> Object:
         return json.loads(

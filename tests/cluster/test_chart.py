@@ -1,0 +1,375 @@
+"""The chart on a real API server: what it takes, and what its policies keep replicas from.
+
+The nodes are Node objects without a machine, so that no daemon is started: `leader` and `second`
+may lead, `worker` may not. A replica is a ServiceAccount token bound to one of them.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.harness import Cluster, ClusterUnavailable, helm
+from tests.deploy.rendering import NAMESPACE, render
+
+NODES = """
+apiVersion: v1
+kind: Node
+metadata: {name: leader, labels: {node-role.kubernetes.io/control-plane: ""}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: second, labels: {node-role.kubernetes.io/control-plane: ""}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: worker}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, annotations: {annotations}}}
+spec:
+  schedulerName: nobody
+  terminationGracePeriodSeconds: 0
+  initContainers: [{{name: first, image: none, resources: {{requests: {first}, limits: {first}}}}}]
+  containers: [{{name: main, image: none, resources: {{limits: {limits}}}}}]
+"""
+FILL_SECRET = ("patch", "secret", "hamid-tls", "-n", NAMESPACE, "-p", '{"data": {"a": "YQ=="}}')
+FILL_HOOK = (
+    "patch",
+    "mutatingwebhookconfiguration",
+    "hamid",
+    "-p",
+    '{"metadata": {"labels": {"a": "b"}}}',
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """A daemon's rights, with the token that it would have on this node."""
+
+    cluster: Cluster
+    node: str | None
+    kubeconfig: Path
+
+    def can(self, *arguments: str, stdin: str | None = None) -> str:
+        """Do it and return nothing, or return what the API server says against it."""
+        done = self.cluster.try_kubectl(*arguments, stdin=stdin, kubeconfig=self.kubeconfig)
+        return "" if done.returncode == 0 else done.stderr
+
+    def bind(self, pod: str, node: str) -> str:
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = f"/api/v1/namespaces/default/pods/{pod}/binding"
+        return self.can("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
+
+    def create_lease(self, *options: str, name: str = "hamid", holder: str = "") -> str:
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"holderIdentity": holder or f"{self.node}_1"},
+        }
+        return self.can("create", "-f", "-", *options, stdin=json.dumps(lease))
+
+    def patch_lease(self, **spec: object) -> str:
+        return self._patch_lease({"spec": spec})
+
+    def sign_up(self) -> str:
+        return self._patch_lease({"metadata": {"annotations": {"standbys": str(self.node)}}})
+
+    def _patch_lease(self, patch: object) -> str:
+        body = json.dumps(patch)
+        return self.can("patch", "lease", "hamid", "-n", NAMESPACE, "--type=merge", "-p", body)
+
+
+@pytest.fixture(scope="module")
+def chart() -> str:
+    try:
+        helm()
+    except ClusterUnavailable as why:
+        pytest.skip(str(why))
+    return render("--set", "scheduler.replicas=0")
+
+
+@pytest.fixture(scope="module")
+def cluster(real_cluster: Cluster, chart: str) -> Iterator[Cluster]:
+    """The cluster with the chart applied and its policies in force."""
+    real_cluster.kubectl("create", "namespace", NAMESPACE)
+    real_cluster.apply(NODES)
+    real_cluster.apply(chart)
+    try:
+        wait_until_in_force(real_cluster)
+        yield real_cluster
+    finally:
+        real_cluster.try_kubectl("delete", "-f", "-", "--wait=false", stdin=chart)
+        real_cluster.try_kubectl("delete", "-f", "-", stdin=NODES)
+        real_cluster.try_kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def wait_until_in_force(cluster: Cluster) -> None:
+    """Until each policy refuses; the API server looks for new ones every second or so."""
+    worker, nobody = replica(cluster, "worker"), replica(cluster, None)
+    dry_run = "--dry-run=server"
+    tries = (
+        ("may not write node", lambda: worker.can("annotate", "node", "leader", "a=b", dry_run)),
+        ("may not lead", lambda: worker.create_lease(dry_run)),
+        ("names no node", lambda: nobody.create_lease(dry_run)),
+        ("no params found", lambda: worker.can(*FILL_SECRET, dry_run)),
+    )
+    until = time.monotonic() + 30
+    for refusal, attempt in tries:
+        while refusal not in (said := attempt()):
+            assert time.monotonic() < until, f"no policy said {refusal!r}, but: {said}"
+
+
+def replica(cluster: Cluster, node: str | None) -> Replica:
+    return Replica(
+        cluster=cluster,
+        node=node,
+        kubeconfig=cluster.token_kubeconfig("hamid", namespace=NAMESPACE, node=node),
+    )
+
+
+@pytest.fixture(scope="module")
+def leader(cluster: Cluster) -> Replica:
+    return replica(cluster, "leader")
+
+
+@pytest.fixture(scope="module")
+def worker(cluster: Cluster) -> Replica:
+    return replica(cluster, "worker")
+
+
+def pod(name, *, annotations="{}", limits="{}", first="{}"):
+    return POD.format(name=name, annotations=annotations, limits=limits, first=first)
+
+
+def test_the_api_server_knows_every_field(cluster: Cluster, chart: str):
+    said = cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=chart)
+
+    assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/hamid" in said
+
+
+def test_the_policies_are_sound_by_their_types(cluster: Cluster):
+    def checked(policies):
+        ours = [item for name, item in policies.items() if name.startswith("hamid")]
+        known = [item["status"] for item in ours if "typeChecking" in item.get("status", {})]
+        return known if len(known) == 4 else None
+
+    found = cluster.wait_for(
+        "validatingadmissionpolicies.admissionregistration.k8s.io", checked, namespace=None
+    )
+
+    assert [status["typeChecking"] for status in found] == [{}] * 4
+
+
+def test_a_replica_annotates_its_own_node(worker: Replica):
+    assert not worker.can("annotate", "node", "worker", "hami.io/node-nvidia-register=[]")
+
+
+def test_a_replica_writes_no_other_node(leader: Replica, worker: Replica):
+    refusal = 'the replica on node "worker" may not write node "leader"'
+    assert refusal in worker.can("annotate", "node", "leader", "hami.io/node-nvidia-register=[]")
+    assert "may not write node" in leader.can("annotate", "node", "worker", "a=b")
+
+
+def test_a_replica_changes_nothing_of_its_node_but_annotations(worker: Replica):
+    refusal = "may change nothing of its node but annotations"
+
+    assert refusal in worker.can(
+        "label", "node", "worker", "node-role.kubernetes.io/control-plane="
+    )
+    assert refusal in worker.can("taint", "node", "worker", "a:NoSchedule")
+    assert refusal in worker.can(
+        "patch", "node", "worker", "-p", '{"spec": {"unschedulable": true}}'
+    )
+    assert "cannot delete" in worker.can("delete", "node", "worker")
+
+
+@pytest.fixture
+def lease(cluster: Cluster, leader: Replica) -> Iterator[None]:
+    """The lease, held by `leader`, as all API servers know by now."""
+    assert not leader.create_lease()
+    until = time.monotonic() + 30
+    while leader.can(*FILL_SECRET, "--dry-run=server"):
+        assert time.monotonic() < until
+    yield
+    cluster.kubectl("delete", "lease", "hamid", "-n", NAMESPACE)
+
+
+@pytest.fixture
+def unbound(cluster: Cluster) -> Iterator[str]:
+    cluster.apply(pod("unbound"))
+    yield "unbound"
+    cluster.kubectl("delete", "pod", "unbound", "--force")
+
+
+@pytest.mark.usefixtures("lease")
+def test_only_the_leader_binds(cluster: Cluster, leader: Replica, worker: Replica, unbound: str):
+    refusal = worker.bind(unbound, "worker")
+    accepted = leader.bind(unbound, "worker")
+
+    assert 'the replica on node "worker" does not lead; "leader_1" does' in refusal
+    assert not accepted
+    assert cluster.get("pod", unbound)["spec"]["nodeName"] == "worker"
+
+
+@pytest.mark.usefixtures("lease")
+def test_a_leader_that_was_replaced_binds_no_more(cluster: Cluster, leader: Replica, unbound: str):
+    second = replica(cluster, "second")
+
+    assert not second.patch_lease(holderIdentity="second_1")
+
+    until = time.monotonic() + 30
+    while "does not lead" not in (said := leader.can(*FILL_SECRET, "--dry-run=server")):
+        assert time.monotonic() < until, said
+    assert 'the replica on node "leader" does not lead' in leader.bind(unbound, "worker")
+    assert not second.bind(unbound, "worker")
+
+
+def test_without_a_lease_nobody_binds(leader: Replica, unbound: str):
+    assert "no params found" in leader.bind(unbound, "worker")
+
+
+@pytest.mark.usefixtures("lease")
+def test_a_token_that_names_no_node_does_nothing_of_the_leaders(cluster: Cluster, unbound: str):
+    nobody = replica(cluster, None)
+
+    assert "does not lead" in nobody.bind(unbound, "leader")
+    assert "names no node" in nobody.patch_lease(holderIdentity="_1")
+    assert "may not write node" in nobody.can("annotate", "node", "leader", "a=b")
+
+
+@pytest.mark.usefixtures("lease")
+def test_a_node_that_may_not_lead_leaves_the_lease_alone(worker: Replica):
+    refusal = 'the replica on node "worker" may not lead: the node lacks the label node-role'
+
+    assert refusal in worker.patch_lease(holderIdentity="worker_1")
+    assert "Forbidden" in worker.patch_lease(leaseDurationSeconds=3600)
+    assert refusal in worker.sign_up()
+
+
+@pytest.mark.usefixtures("lease")
+def test_a_replica_names_nobody_but_itself_the_leader(cluster: Cluster, leader: Replica):
+    second = replica(cluster, "second")
+
+    assert "may not write a lease held by" in leader.patch_lease(holderIdentity="second_1")
+    assert "may not write a lease held by" in second.patch_lease(holderIdentity="leader_2")
+    assert "may not write a lease held by" in second.patch_lease(holderIdentity=None)
+    assert "may not write a lease held by" in second.patch_lease(leaseDurationSeconds=3600)
+    assert "may not write a lease held by" in second.patch_lease(holderIdentity="second1_1")
+
+
+@pytest.mark.usefixtures("lease")
+def test_a_lease_is_renewed_watched_released_and_taken(cluster: Cluster, leader: Replica):
+    second = replica(cluster, "second")
+
+    assert not leader.patch_lease(renewTime="2026-01-01T00:00:00.000000Z")
+    assert not second.sign_up()
+    assert not leader.patch_lease(holderIdentity="")
+    assert not second.patch_lease(holderIdentity="second_1", leaseTransitions=1)
+
+
+def test_only_the_objects_of_the_chart_are_for_a_replica_to_make(leader: Replica):
+    assert "may write no lease but hamid" in leader.create_lease(name="another")
+
+
+@pytest.mark.usefixtures("lease")
+def test_only_the_leader_fills_the_secrets_and_the_webhook(leader: Replica, worker: Replica):
+    assert "does not lead" in worker.can(*FILL_SECRET)
+    assert "does not lead" in worker.can(*FILL_HOOK)
+    assert not leader.can(*FILL_SECRET)
+    assert not leader.can(*FILL_HOOK)
+
+
+@pytest.mark.usefixtures("lease")
+def test_only_the_leader_says_where_the_extender_is(
+    cluster: Cluster, leader: Replica, worker: Replica
+):
+    def slice_named(name):
+        return json.dumps(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {"name": name, "namespace": NAMESPACE},
+                "addressType": "IPv4",
+                "endpoints": [],
+            }
+        )
+
+    assert "does not lead" in worker.can("create", "-f", "-", stdin=slice_named("hamid-scheduler"))
+    assert "no EndpointSlice but" in leader.can("create", "-f", "-", stdin=slice_named("another"))
+    assert not leader.can("create", "-f", "-", stdin=slice_named("hamid-scheduler"))
+    assert not leader.can("delete", "endpointslice", "hamid-scheduler", "-n", NAMESPACE)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        ("get", "secrets/any", "-n", NAMESPACE),
+        ("list", "secrets", "-n", NAMESPACE),
+        ("create", "pods"),
+        ("patch", "pods"),
+        ("delete", "nodes"),
+        ("patch", "nodes", "--subresource=status"),
+        ("get", "configmaps", "-n", "kube-system"),
+        ("patch", "mutatingwebhookconfigurations/another"),
+        ("update", "leases", "-n", "kube-system"),
+        ("create", "pods", "--subresource=eviction"),
+    ],
+    ids=" ".join,
+)
+def test_a_replica_has_no_right_to(leader: Replica, what):
+    assert leader.cluster.try_kubectl(
+        "auth", "can-i", *what, kubeconfig=leader.kubeconfig
+    ).stdout == ("no\n")
+
+
+def test_the_webhook_is_asked_about_no_pod_that_is_not_ours(cluster: Cluster):
+    cluster.apply(pod("plain", annotations="{nvidia.com/use-gputype: A100}", limits="{cpu: 1}"))
+    cluster.kubectl("annotate", "pod", "plain", "a=b")
+
+    cluster.kubectl("delete", "pod", "plain", "--force")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        pod("asks", limits="{nvidia.com/gpu: 1}"),
+        pod("asks", limits="{nvidia.com/gpumem: 3000}"),
+        pod("forges", annotations="{hami.io/vgpu-node: worker}"),
+        pod("forges", annotations="{hamid.io/allocation: x}"),
+        pod("asks-first", first="{nvidia.com/gpu: 1}"),
+    ],
+    ids=["by count", "by memory", "forged record", "forged allocation", "init container"],
+)
+def test_without_the_webhook_no_pod_of_ours_gets_in(cluster: Cluster, manifest):
+    done = cluster.try_kubectl("apply", "-f", "-", stdin=manifest)
+
+    assert 'failed calling webhook "pods.hamid.io"' in done.stderr
+
+
+def test_a_change_of_our_records_goes_to_the_webhook(cluster: Cluster):
+    cluster.apply(pod("changed"))
+
+    done = cluster.try_kubectl("annotate", "pod", "changed", "hamid.io/allocation=mine")
+
+    assert 'failed calling webhook "pods.hamid.io"' in done.stderr
+    cluster.kubectl("delete", "pod", "changed", "--force")
+
+
+def test_who_is_labelled_to_be_ignored_is(cluster: Cluster):
+    asking = pod("ignored", limits="{nvidia.com/gpu: 1}")
+
+    cluster.apply(asking.replace("metadata: {", "metadata: {labels: {hami.io/webhook: ignore}, "))
+
+    cluster.kubectl("delete", "pod", "ignored", "--force")

@@ -1,0 +1,330 @@
+"""What the chart makes of its values and of the cluster's version."""
+
+import pytest
+import yaml
+
+from hamid.daemon.settings import Settings, structure
+from hamid.model.names import SCHEDULER_NAME, WEBHOOK_LABEL, WRITTEN_BY_US, ResourceNames
+from tests.cluster.harness import ClusterUnavailable, helm
+from tests.deploy.rendering import CHART, ChartRefused, rendered, run_helm
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _helm_is_there():
+    try:
+        helm()
+    except ClusterUnavailable as why:
+        pytest.skip(str(why))
+
+
+def webhook(objects):
+    return objects["MutatingWebhookConfiguration", "hamid"]["webhooks"][0]
+
+
+def daemon(objects):
+    return objects["DaemonSet", "hamid"]["spec"]["template"]["spec"]
+
+
+def settings(objects):
+    return yaml.safe_load(objects["ConfigMap", "hamid"]["data"]["config.yaml"])
+
+
+def scheduler_configuration(objects):
+    return yaml.safe_load(objects["ConfigMap", "hamid-kube-scheduler"]["data"]["config.yaml"])
+
+
+def test_helm_finds_nothing_to_complain_about():
+    assert "0 chart(s) failed" in run_helm("lint", "--strict", str(CHART))
+
+
+@pytest.mark.parametrize(
+    ("version", "api", "image"),
+    [
+        ("1.20.15", "v1beta1", "v1.20.15"),
+        ("1.22.17", "v1beta2", "v1.22.17"),
+        ("1.24.3-eks-a5565ad", "v1beta2", "v1.24.3"),
+        ("1.25.0", "v1", "v1.25.0"),
+        ("1.28.9-gke.1000", "v1", "v1.28.9"),
+        ("1.37.2+k3s1", "v1", "v1.37.2"),
+    ],
+)
+def test_kube_scheduler_and_its_configuration_are_those_of_the_cluster(version, api, image):
+    objects = rendered(version=version)
+
+    configuration = scheduler_configuration(objects)
+    pod = objects["Deployment", "hamid-kube-scheduler"]["spec"]["template"]["spec"]
+    assert configuration["apiVersion"] == f"kubescheduler.config.k8s.io/{api}"
+    assert pod["containers"][0]["image"] == f"registry.k8s.io/kube-scheduler:{image}"
+
+
+@pytest.mark.parametrize(
+    ("version", "policy", "operations"),
+    [
+        ("1.20.15", "Ignore", ["CREATE"]),
+        ("1.27.16", "Ignore", ["CREATE"]),
+        ("1.28.0", "Fail", ["CREATE", "UPDATE"]),
+        ("1.37.2", "Fail", ["CREATE", "UPDATE"]),
+    ],
+)
+def test_the_webhook_fails_closed_where_it_is_asked_about_our_pods_only(
+    version, policy, operations
+):
+    found = webhook(rendered(version=version))
+
+    assert found["failurePolicy"] == policy
+    assert found["rules"][0]["operations"] == operations
+    assert ("matchConditions" in found) == (policy == "Fail")
+
+
+@pytest.mark.parametrize(("version", "count"), [("1.20.15", 0), ("1.29.14", 0), ("1.30.0", 4)])
+def test_policies_are_there_where_the_api_server_knows_them(version, count):
+    objects = rendered(version=version)
+
+    kinds = [kind for kind, _ in objects]
+    assert kinds.count("ValidatingAdmissionPolicy") == count
+    assert kinds.count("ValidatingAdmissionPolicyBinding") == count
+
+
+def test_a_cluster_with_the_policies_switched_off_gets_none():
+    objects = rendered("--api-versions", "v1/Pod")
+
+    assert not [kind for kind, _ in objects if kind.startswith("ValidatingAdmission")]
+
+
+def test_a_cluster_older_than_daemon_set_surge_is_not_told_of_it():
+    def update(version):
+        return rendered(version=version)["DaemonSet", "hamid"]["spec"]["updateStrategy"]
+
+    assert "maxSurge" not in update("1.20.15")["rollingUpdate"]
+    assert update("1.37.2")["rollingUpdate"]["maxSurge"] == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "mluResourceName=x",
+        "scheduler.nodeLockExpire=5m",
+        "devicePlugin.hostPID=true",
+        "ports.https=1",
+    ],
+)
+def test_an_unknown_value_is_an_error(value):
+    with pytest.raises(ChartRefused, match="additional properties"):
+        rendered("--set", value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "devicePlugin.deviceSplitCount=0",
+        "devicePlugin.deviceMemoryScaling=0",
+        "scheduler.defaultSchedulerPolicy.nodeSchedulerPolicy=pack",
+        "resourceName=gpu",
+    ],
+)
+def test_a_value_out_of_range_is_an_error(value):
+    with pytest.raises(ChartRefused, match="values don't meet the specifications"):
+        rendered("--set", value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        ("devicePlugin.enabled=false", "legacyMetrics=true"),
+        ("devicePlugin.deviceListStrategy=cdi-cri", "devicePlugin.deviceMemoryScaling=1.5"),
+        ("scheduler.forceOverwriteDefaultScheduler=false", "devicePlugin.filterDevices.uuid={a,b}"),
+    ],
+)
+def test_the_daemon_takes_the_settings_that_the_chart_makes(values):
+    document = settings(rendered(*(f"--set={value}" for value in values)))
+
+    made = structure({**document, "identity": {"node_name": "node-1"}}, Settings, where="chart")
+
+    assert made.plugin.device_split_count == 10
+    assert made.lease.name == "hamid"
+    assert made.admission.own_usernames == ("system:serviceaccount:hamid-system:hamid",)
+
+
+def test_values_of_old_charts_mean_what_they_meant():
+    objects = rendered(
+        *(f"--set={value}" for value in (
+            "resourceName=example.com/gpu",
+            "resourceMem=example.com/mem",
+            "resourceMemPercentage=example.com/mem-percentage",
+            "resourceCores=example.com/cores",
+            "resourcePriority=example.com/priority",
+            "schedulerName=hami-scheduler",
+            "scheduler.kubeScheduler.imageTag=v1.16.8",
+            "scheduler.defaultSchedulerPolicy.nodeSchedulerPolicy=spread",
+            "scheduler.defaultSchedulerPolicy.gpuSchedulerPolicy=binpack",
+            "scheduler.service.type=NodePort",
+            "devicePlugin.service.schedulerPort=31997",
+            "devicePlugin.service.type=NodePort",
+            "devicePlugin.deviceSplitCount=5",
+            "devicePlugin.deviceMemoryScaling=1.5",
+        )),
+        "--set-string=devicePlugin.nvidiaNodeSelector.gpu=yes",
+    )  # fmt: skip
+
+    found, configuration = settings(objects), scheduler_configuration(objects)
+    names = ["gpu", "mem", "mem-percentage", "cores", "priority"]
+    assert list(found["sched"]["resources"].values()) == [f"example.com/{name}" for name in names]
+    assert [item["name"] for item in configuration["extenders"][0]["managedResources"]] == [
+        f"example.com/{name}" for name in names
+    ]
+    assert found["sched"]["node_policy"] == "spread"
+    assert found["sched"]["device_policy"] == "binpack"
+    assert found["admission"]["scheduler_name"] == "hami-scheduler"
+    assert found["plugin"]["device_split_count"] == 5
+    assert found["plugin"]["device_memory_scaling"] == 1.5
+    assert configuration["profiles"] == [{"schedulerName": "hami-scheduler"}]
+    pod = objects["Deployment", "hamid-kube-scheduler"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"].endswith(":v1.16.8")
+    assert objects["Service", "hamid-scheduler"]["spec"]["ports"][0]["nodePort"] == 31997
+    assert objects["Service", "hamid-metrics"]["spec"]["ports"][0]["nodePort"] == 31992
+
+
+def test_the_old_node_port_of_the_scheduler_is_the_default():
+    objects = rendered("--set", "scheduler.service.type=NodePort")
+
+    assert objects["Service", "hamid-scheduler"]["spec"]["ports"][0]["nodePort"] == 31998
+
+
+def test_kube_scheduler_shows_the_extender_every_node_and_only_our_pods():
+    configuration = scheduler_configuration(rendered())
+
+    (extender,) = configuration["extenders"]
+    assert configuration["percentageOfNodesToScore"] == 100
+    assert configuration["profiles"] == [{"schedulerName": SCHEDULER_NAME}]
+    assert extender["nodeCacheCapable"]
+    assert extender["weight"] == 1
+    assert not extender["ignorable"]
+    assert extender["urlPrefix"] == "https://hamid-scheduler.hamid-system.svc:443"
+    assert extender["enableHTTPS"]
+    assert "insecure" not in extender["tlsConfig"]
+    assert extender["managedResources"] == [
+        {"name": name, "ignoredByScheduler": True} for name in ResourceNames().all()
+    ]
+
+
+def test_the_webhook_asks_about_the_names_that_the_daemon_knows():
+    found = webhook(rendered())
+
+    condition = found["matchConditions"][1]["expression"]
+    for name in (*ResourceNames().all(), *WRITTEN_BY_US):
+        assert f"'{name}'" in condition
+    opt_out = {"key": WEBHOOK_LABEL, "operator": "NotIn", "values": ["ignore"]}
+    assert opt_out in found["namespaceSelector"]["matchExpressions"]
+    assert opt_out in found["objectSelector"]["matchExpressions"]
+
+
+def rules(role):
+    return {
+        (group, resource, *rule.get("resourceNames", [])): tuple(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_the_daemon_may_do_exactly_this():
+    objects = rendered()
+
+    assert rules(objects["ClusterRole", "hamid"]) == {
+        ("", "nodes"): ("get", "list", "watch", "patch"),
+        ("", "pods"): ("get", "list", "watch"),
+        ("", "namespaces"): ("list", "watch"),
+        ("", "resourcequotas"): ("list", "watch"),
+        ("", "pods/binding"): ("create",),
+        ("", "events"): ("create", "patch"),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "hamid"): (
+            "get",
+            "patch",
+        ),
+    }
+    assert rules(objects["Role", "hamid"]) == {
+        ("coordination.k8s.io", "leases"): ("create",),
+        ("coordination.k8s.io", "leases", "hamid"): ("get", "update", "patch"),
+        ("discovery.k8s.io", "endpointslices"): ("create",),
+        ("discovery.k8s.io", "endpointslices", "hamid-scheduler"): (
+            "get",
+            "update",
+            "patch",
+            "delete",
+        ),
+        ("", "secrets", "hamid-tls", "hamid-scheduler-client"): (
+            "get",
+            "update",
+            "patch",
+        ),
+    }
+
+
+def test_kube_scheduler_gets_the_roles_of_a_scheduler_and_its_own_lease_only_with_replicas():
+    alone, several = rendered(), rendered("--set", "scheduler.replicas=2")
+
+    assert ("Role", "hamid-kube-scheduler") not in alone
+    assert not scheduler_configuration(alone)["leaderElection"]["leaderElect"]
+    assert scheduler_configuration(several)["leaderElection"]["leaderElect"]
+    assert rules(several["Role", "hamid-kube-scheduler"]) == {
+        ("coordination.k8s.io", "leases"): ("create",),
+        ("coordination.k8s.io", "leases", "hamid-kube-scheduler"): ("get", "update", "patch"),
+    }
+
+
+def test_the_daemon_is_root_without_any_of_its_powers():
+    pod = daemon(rendered())
+
+    context = pod["containers"][0]["securityContext"]
+    assert context["runAsUser"] == 0
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert context["readOnlyRootFilesystem"]
+    assert not context["allowPrivilegeEscalation"]
+    assert not context.get("privileged")
+    assert not pod.get("hostPID")
+    assert not pod["hostNetwork"]
+
+
+def test_a_daemon_that_only_schedules_is_not_root_and_sees_nothing_of_the_node():
+    pod = daemon(rendered("--set", "devicePlugin.enabled=false"))
+
+    terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert pod["containers"][0]["securityContext"]["runAsNonRoot"]
+    assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
+    assert len(terms["nodeSelectorTerms"]) == 1
+
+
+def test_the_daemon_runs_where_gpus_are_and_where_it_may_lead():
+    pod = daemon(
+        rendered(
+            "--set", "scheduler.leaders.nodeLabel=node-restriction.kubernetes.io/hamid",
+            "--set", "scheduler.leaders.nodeLabelValue=lead",
+        )
+    )  # fmt: skip
+
+    terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert [term["matchExpressions"] for term in terms["nodeSelectorTerms"]] == [
+        [{"key": "gpu", "operator": "In", "values": ["on"]}],
+        [
+            {
+                "key": "node-restriction.kubernetes.io/hamid",
+                "operator": "In",
+                "values": ["lead"],
+            }
+        ],
+    ]
+
+
+def test_what_the_operator_wants_of_the_security_context_wins():
+    pod = daemon(rendered("--set", "devicePlugin.securityContext.privileged=true"))
+
+    assert pod["containers"][0]["securityContext"]["privileged"]
+
+
+def test_another_release_name_leads_to_other_names_throughout():
+    text = run_helm("template", "gpus", str(CHART), "--kube-version", "1.37.2")
+
+    names = {item["metadata"]["name"] for item in yaml.safe_load_all(text) if item}
+    assert all(name.startswith("gpus-hamid") for name in names)
+    assert "system:serviceaccount:default:gpus-hamid" in text
