@@ -53,3 +53,20 @@ class LeaseSettings:
             renew_deadline_s=self.renew_deadline_s,
             retry_period_s=self.retry_period_s,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """The Service that leads kube-scheduler to the leader.
+
+    Attributes:
+        service_name: a Service without selector, in `namespace`.
+        port_name: as that Service names its port.
+        interval_s: how often the leader looks whether its address still stands.
+    """
+
+    namespace: str = "kube-system"
+    service_name: str = "hamid-scheduler"
+    slice_name: str = "hamid-scheduler-leader"
+    port_name: str = "extender"
+    interval_s: float = 30.0
