@@ -113,17 +113,29 @@ class TooManyRequests(ApiError):
 
 
 class Unavailable(ApiError):
-    """No usable answer: not reached, timed out, cut off, or an error of the server's own."""
+    """No usable answer: not reached, timed out, cut off, or an error of the server's own.
+
+    Attributes:
+        retry_after_s: how long the server asks to wait; 0 when it did not say.
+        is_answered: the server has ended the request, with an error of its own other than that
+            of running out of time: a read that follows shows whether anything was done.
+    """
 
     code = 503
     reason = "ServiceUnavailable"
     default_hint = "try again; if it lasts, check that the API server can be reached"
 
     def __init__(
-        self, message: str, *, hint: str | None = None, retry_after_s: float = 0.0
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        retry_after_s: float = 0.0,
+        is_answered: bool = False,
     ) -> None:
         super().__init__(message, hint=hint)
         self.retry_after_s = retry_after_s
+        self.is_answered = is_answered
 
 
 _BY_CODE: Final[dict[int, type[ApiError]]] = {
@@ -169,7 +181,8 @@ def error_for_status(
         return TooManyRequests(message, retry_after_s=retry_after_s)
     if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
         return Invalid(message)
-    return Unavailable(message, retry_after_s=retry_after_s)
+    is_answered = code != HTTPStatus.GATEWAY_TIMEOUT
+    return Unavailable(message, retry_after_s=retry_after_s, is_answered=is_answered)
 
 
 def status_in(body: bytes) -> dict[str, Any] | None:

@@ -42,6 +42,7 @@ class KubeSettings:
             about every minute.
         page_size: objects per page of a list.
         retry_count: how often a call is repeated, see the module.
+        retry_first_wait_s: the wait before the first repetition; it doubles, with jitter.
         retry_wait_max_s: a server that asks to wait longer gets no repetition.
         user_agent: what the server's audit log shows.
     """
@@ -54,6 +55,7 @@ class KubeSettings:
     quiet_timeout_s: float = 150.0
     page_size: int = 500
     retry_count: int = 3
+    retry_first_wait_s: float = 0.2
     retry_wait_max_s: float = 10.0
     user_agent: str = "hamid"
 

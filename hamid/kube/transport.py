@@ -88,11 +88,16 @@ class Transport:
             headers={"User-Agent": settings.user_agent, "Accept": JSON_TYPE},
             read_bufsize=256 * 1024,
         ) as session:
+            # aiohttp would repeat PUT and DELETE by itself when a kept connection dies, though
+            # the server may have done them; there is no public switch. A test watches over it.
+            session._retry_connection = False  # noqa: SLF001
             yield cls(access=access, settings=settings, session=session, requests_total=counter)
 
     async def answer(self, call: Call, *, is_repeated: bool = True) -> JsonObject:
         """The answer, after as many tries as the module says."""
-        backoff = Backoff(first_s=0.2, max_s=self.settings.retry_wait_max_s)
+        backoff = Backoff(
+            first_s=self.settings.retry_first_wait_s, max_s=self.settings.retry_wait_max_s
+        )
         reason: TooManyRequests | Unavailable
         while True:
             try:

@@ -368,6 +368,7 @@ class WatchContract:
                 kube, EVENTS, resource_version=forgotten_version, timeout_s=5, count=1
             )
 
+    @pytest.mark.slow
     async def test_a_watch_ends_in_order_after_its_time(
         self, kube: KubePort, namespace: str
     ) -> None:

@@ -141,9 +141,13 @@ class FakeApi:
     ) -> AsyncGenerator[tuple[EventKind, JsonObject], None]:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_s
-        while (left_s := ends_at - loop.time()) > 0:
+        while True:
+            left_s = ends_at - loop.time()
+            is_last_wait = left_s <= self.bookmark_interval_s
             if await subscription.wait(min(left_s, self.bookmark_interval_s)):
                 kind, item = subscription.pending.popleft()
+            elif is_last_wait:
+                return
             elif self.features.has_bookmarks:
                 kind, item = EventKind.BOOKMARK, self._bookmark(target.resource)
             else:

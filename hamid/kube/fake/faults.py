@@ -26,6 +26,8 @@ class FaultKind(Enum):
     """The connection is cut after everything is done."""
     DELAY = auto()
     """The request waits `delay_s` first."""
+    SILENCE = auto()
+    """The request is never answered."""
     STATUS = auto()
     """The answer is `code`, with `retry_after_s` if given, and nothing is done."""
     CUT_WATCH = auto()

@@ -67,6 +67,8 @@ async def _apply(fault: Fault) -> None:
     match fault.kind:
         case FaultKind.DELAY:
             await asyncio.sleep(fault.delay_s)
+        case FaultKind.SILENCE:
+            await asyncio.Event().wait()
         case FaultKind.DROP:
             raise Dropped
         case FaultKind.STATUS:

@@ -405,5 +405,5 @@ def _status(error: ApiError) -> web.Response:
     response = _json(status, code=error.code)
     retry_after_s = getattr(error, "retry_after_s", 0.0)
     if retry_after_s or isinstance(error, TooManyRequests):
-        response.headers["Retry-After"] = str(max(1, round(retry_after_s)))
+        response.headers["Retry-After"] = str(round(retry_after_s))
     return response

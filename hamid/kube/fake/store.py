@@ -109,6 +109,11 @@ class Store:
         self._compacted_all_at = 0
         self._subscriptions: dict[Resource, set[Subscription]] = {}
 
+    @property
+    def watcher_count(self) -> int:
+        """How many subscriptions are open."""
+        return sum(len(open_ones) for open_ones in self._subscriptions.values())
+
     def get(self, resource: Resource, namespace: str | None, name: str) -> JsonObject | None:
         """The object, or None."""
         return self._objects.get(resource, {}).get((namespace, name))
