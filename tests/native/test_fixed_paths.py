@@ -19,7 +19,9 @@ cp "$PAGE" {contract.CONTROL_PAGE_PATH}
 mount -o remount,bind,ro {contract.LIMITS_DIR} 2>/dev/null ||
     {{ mount --bind {contract.LIMITS_DIR} {contract.LIMITS_DIR};
        mount -o remount,bind,ro {contract.LIMITS_DIR}; }}
-export LD_PRELOAD={contract.LIBRARY_PATH}
+cp -a /etc /usr/local/etc 2>/dev/null || true
+printf %s "$PRELOAD" > /usr/local/etc/ld.so.preload
+mount --bind /usr/local/etc /etc
 exec "$@"
 """
 
@@ -35,6 +37,7 @@ def in_container(container, tmp_path):
     def run(*command, limit_mib, env=None):
         page.write_bytes(limits((CARD, limit_mib)))
         names = {"LIBRARY": str(container.build / "libhamid.so"), "PAGE": str(page)}
+        names["PRELOAD"] = contract.PRELOAD_TEXT
         return subprocess.run(
             [*unshare, "sh", "-c", IN_A_CONTAINER, "sh", *map(str, command)],
             env={**container.env, **names, **(env or {})},
