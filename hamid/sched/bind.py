@@ -4,9 +4,10 @@ How a bind ends, and what becomes of the reservation:
 
     bound             kept until the watch shows the pod
     refused           forgotten; kube-scheduler tries the pod again
-    outcome unknown   kept, and no other place is chosen for the pod, until the watch tells; the
-                      same bind may be sent again, for it says the same
-    conflict          the pod is read: bound as we decided counts as bound, all else is forgotten
+    conflict, error   the pod is read: bound as we decided counts as bound, else it is forgotten
+    no answer         the pod is read: bound as we decided counts as bound; else the bind may still
+                      come to pass, so the room is kept and no other place is chosen for the pod
+                      until the watch tells. The same bind may be sent again, for it says the same
 """
 
 from __future__ import annotations
@@ -191,12 +192,11 @@ class Binder:
         }
         try:
             await self._send(args, annotations)
-        except Conflict:
+        except (Conflict, Unavailable) as error:
             if not await self._is_bound_as_decided(args, allocation):
-                self.cache.forget(args.pod_uid)
+                if not isinstance(error, Unavailable) or error.is_answered:
+                    self.cache.forget(args.pod_uid)
                 raise
-        except Unavailable:
-            raise  # it may have been done: see the module
         except ApiError:
             self.cache.forget(args.pod_uid)
             raise
@@ -212,11 +212,15 @@ class Binder:
         )
 
     async def _is_bound_as_decided(self, args: BindingArgs, allocation: PodAllocation) -> bool:
-        """Whether an earlier try of ours, whose answer was lost, has bound the pod."""
+        """Whether this bind, or an earlier one of ours whose answer was lost, came to pass.
+
+        Raises:
+            Unavailable: it cannot be told.
+        """
         try:
             record = await self.lookup.read(args)
         except Unavailable:
-            raise  # still unknown: the reservation stays
+            raise
         except ApiError:
             return False
         return record.allocation == allocation
