@@ -1,0 +1,302 @@
+import asyncio
+
+import pytest
+
+from hamid.codec.allocation_record import decode_allocation
+from hamid.kube.errors import Conflict, NotFound, TooManyRequests, Unavailable
+from hamid.kube.fake import Fault, FaultKind
+from hamid.kube.port import NODES, PODS, PatchKind
+from hamid.model import names as wire
+from hamid.sched.bind import BindRefused
+from hamid.sched.reservations import Stage
+from hamid.web.errors import Refusal
+from tests.builders import container_object, pod_object
+from tests.sched.builders import make_devices
+from tests.sched.objects import registered, waiting
+from tests.sched.world import World
+
+
+@pytest.fixture
+def world():
+    return World(pod_wait_s=0.01)
+
+
+async def placed(world, *nodes, **pod):
+    """Nodes, and one pod for which filter has kept room on the best of them."""
+    (call,) = await world.create(*(nodes or (registered(),)), waiting(**pod))
+    result = await world.filter(call)
+    assert result.node_names
+    return call
+
+
+def memory_used(world, node_name="node-a"):
+    return [usage.memory_used_mib for usage in world.cache.snapshot(node_name).usages]
+
+
+def writes(world):
+    return world.kube.requests.count(resource="pods/binding")
+
+
+def binding_fault(kind, **details):
+    return Fault(kind=kind, resource="pods/binding", **details)
+
+
+async def test_one_call_gives_node_and_allocation(world):
+    call = await placed(world, mib=3_000)
+    world.kube.requests.clear()
+
+    await world.binder.bind(call.bind("node-a"))
+
+    pod = await world.pod(call)
+    annotations = pod["metadata"]["annotations"]
+    allocation = decode_allocation(annotations[wire.POD_ALLOCATION])
+    assert pod["spec"]["nodeName"] == "node-a"
+    assert (allocation.pod_uid, allocation.node_name) == (call.uid, "node-a")
+    assert annotations[wire.POD_ALLOCATED] == "card-0,NVIDIA,3000,0:;"
+    assert annotations[wire.POD_BIND_TIME] == "1755757239"
+    assert writes(world) == 1
+
+
+async def test_the_room_is_kept_until_the_watch_shows_the_pod(world):
+    call = await placed(world, mib=3_000)
+
+    await world.binder.bind(call.bind("node-a"))
+    assert world.cache.reservation(call.uid).stage is Stage.BOUND
+    assert memory_used(world) == [3_000]
+
+    await world.sync()
+    assert world.cache.reservation(call.uid) is None
+    assert memory_used(world) == [3_000]
+    world.assert_books_are_right()
+
+
+async def test_another_node_than_the_reserved_one_gets_the_pod_if_it_fits_there(world):
+    call = await placed(world, registered(), registered("node-b"))
+
+    await world.binder.bind(call.bind("node-b"))
+
+    assert memory_used(world, "node-a") == [0]
+    assert memory_used(world, "node-b") == [1_000]
+
+
+async def test_another_node_without_room_is_refused_with_numbers(world):
+    small = registered("node-b", make_devices(1, memory_mib=500))
+    call = await placed(world, registered(), small)
+
+    with pytest.raises(BindRefused, match="need 1000 MiB, largest has 500 MiB"):
+        await world.binder.bind(call.bind("node-b"))
+
+    assert writes(world) == 0
+    assert world.cache.reservations() == ()
+
+
+async def test_a_reservation_that_has_expired_is_made_anew(world):
+    call = await placed(world)
+    world.clock.advance(31)
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert memory_used(world) == [1_000]
+
+
+async def test_a_reserved_device_that_fell_ill_is_replaced(world):
+    call = await placed(world, registered(devices=make_devices(2)))
+    ill, well = make_devices(2)
+    ill = make_devices(1, is_healthy=False)[0]
+    await world.kube.patch(
+        NODES,
+        "node-a",
+        {"metadata": {"annotations": registered(devices=[ill, well])["metadata"]["annotations"]}},
+        kind=PatchKind.MERGE,
+    )
+    await world.sync()
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert memory_used(world) == [0, 1_000]
+
+
+async def test_a_node_that_is_gone_is_refused(world):
+    call = await placed(world)
+
+    with pytest.raises(BindRefused, match="node-x is not known"):
+        await world.binder.bind(call.bind("node-x"))
+
+
+async def test_a_replica_that_does_not_lead_binds_nothing(world):
+    call = await placed(world)
+    world.leadership.is_leader = False
+    world.leadership.holder = "other"
+
+    with pytest.raises(Refusal, match="other does") as refused:
+        await world.binder.bind(call.bind("node-a"))
+
+    assert refused.value.closes_connection
+    assert writes(world) == 0
+
+
+async def test_a_pod_made_anew_under_the_same_name_is_not_bound(world):
+    call = await placed(world, name="same")
+    await world.kube.delete(PODS, "same", namespace="default", grace_period_s=0)
+    await world.kube.create(PODS, waiting("other", name="same"))
+
+    with pytest.raises(Conflict):
+        await world.binder.bind(call.bind("node-a"))
+
+    assert "nodeName" not in (await world.pod(call))["spec"]
+    assert memory_used(world) == [0]
+
+
+async def test_a_pod_that_is_gone_frees_its_room(world):
+    call = await placed(world)
+    await world.kube.delete(PODS, call.name, namespace="default", grace_period_s=0)
+
+    with pytest.raises(NotFound):
+        await world.binder.bind(call.bind("node-a"))
+
+    assert memory_used(world) == [0]
+
+
+async def test_a_busy_server_frees_the_room(world):
+    call = await placed(world)
+    world.kube.faults.add(binding_fault(FaultKind.STATUS, code=429))
+
+    with pytest.raises(TooManyRequests):
+        await world.binder.bind(call.bind("node-a"))
+
+    assert memory_used(world) == [0]
+
+
+def lost_and_unreadable(world):
+    """The bind is done, but neither its answer nor a look at the pod comes through."""
+    world.kube.faults.add(binding_fault(FaultKind.LOSE_ANSWER))
+    world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="get", resource="pods", code=500))
+
+
+async def test_a_failed_bind_frees_the_room(world):
+    """Field report d 9: the write of the winner fails with 500."""
+    call = await placed(world)
+    world.kube.faults.add(binding_fault(FaultKind.STATUS, code=500))
+
+    with pytest.raises(Unavailable):
+        await world.binder.bind(call.bind("node-a"))
+
+    assert world.cache.reservations() == ()
+    assert memory_used(world) == [0]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(binding_fault(FaultKind.DROP), id="the connection was cut"),
+        pytest.param(binding_fault(FaultKind.STATUS, code=504), id="the server ran out of time"),
+    ],
+)
+async def test_a_bind_without_an_answer_keeps_the_room(world, fault):
+    call = await placed(world)
+    world.kube.faults.add(fault)
+
+    with pytest.raises(Unavailable):
+        await world.binder.bind(call.bind("node-a"))
+
+    assert world.cache.reservation(call.uid).stage is Stage.SENT
+    assert memory_used(world) == [1_000]
+
+
+async def test_a_bind_whose_answer_was_lost_is_found_done(world):
+    call = await placed(world)
+    world.kube.faults.add(binding_fault(FaultKind.LOSE_ANSWER))
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert world.cache.reservation(call.uid).stage is Stage.BOUND
+
+
+async def test_a_bind_whose_outcome_cannot_be_told_is_told_by_the_watch(world):
+    call = await placed(world)
+    lost_and_unreadable(world)
+    with pytest.raises(Unavailable):
+        await world.binder.bind(call.bind("node-a"))
+    assert world.cache.reservation(call.uid).stage is Stage.SENT
+
+    await world.sync()
+
+    assert world.cache.reservations() == ()
+    assert memory_used(world) == [1_000]
+
+
+async def test_a_bind_whose_outcome_cannot_be_told_may_be_sent_again(world):
+    call = await placed(world)
+    lost_and_unreadable(world)
+    with pytest.raises(Unavailable):
+        await world.binder.bind(call.bind("node-a"))
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert world.cache.reservation(call.uid).stage is Stage.BOUND
+    assert memory_used(world) == [1_000]
+
+
+async def test_no_other_node_is_tried_while_the_pod_may_be_bound(world):
+    call = await placed(world, registered(), registered("node-b"))
+    lost_and_unreadable(world)
+    with pytest.raises(Unavailable):
+        await world.binder.bind(call.bind("node-a"))
+
+    with pytest.raises(BindRefused, match="may be bound to node-a"):
+        await world.binder.bind(call.bind("node-b"))
+
+    assert memory_used(world, "node-b") == [0]
+
+
+@pytest.mark.looptime
+async def test_a_caller_that_hangs_up_leaves_the_outcome_unknown(world):
+    call = await placed(world)
+    world.kube.faults.add(binding_fault(FaultKind.DELAY, delay_s=60))
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(world.binder.bind(call.bind("node-a")), timeout=1)
+
+    assert world.cache.reservation(call.uid).stage is Stage.SENT
+
+
+async def test_a_bind_that_is_asked_again_after_it_was_done_is_done(world):
+    call = await placed(world)
+    await world.binder.bind(call.bind("node-a"))
+    await world.sync()
+    sent = writes(world)
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert writes(world) == sent
+
+
+async def test_a_pod_that_is_bound_elsewhere_is_refused(world):
+    call = await placed(world, registered(), registered("node-b"))
+    await world.binder.bind(call.bind("node-a"))
+    await world.sync()
+
+    with pytest.raises(BindRefused, match="is bound to node-a already"):
+        await world.binder.bind(call.bind("node-b"))
+
+
+async def test_a_pod_that_asks_for_no_device_is_bound_without_annotations(world):
+    (call,) = await world.create(registered(), pod_object(container_object("main")))
+
+    await world.binder.bind(call.bind("node-a"))
+
+    pod = await world.pod(call)
+    assert pod["spec"]["nodeName"] == "node-a"
+    assert wire.POD_ALLOCATION not in (pod["metadata"].get("annotations") or {})
+
+
+async def test_binds_are_counted_by_how_they_ended(world):
+    call = await placed(world)
+    world.kube.faults.add(binding_fault(FaultKind.STATUS, code=500))
+    with pytest.raises(Unavailable):
+        await world.binder.bind(call.bind("node-a"))
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert world.metric("hamid_sched_binds_total", outcome="ServiceUnavailable") == 1
+    assert world.metric("hamid_sched_binds_total", outcome="bound") == 1
