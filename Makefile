@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-cluster cluster-build test-gpu check format native bench lock generate clean
+.PHONY: help setup run test test-fast test-python test-cluster cluster-build test-gpu check format native bench lock generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,23 @@ check: setup ## lint, types, import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# The inner loop: units and fakes, on one Python, without the slow ones.
+test-fast: setup native ## units and fakes, under a minute
+	$(BIN)/pytest -m "not slow and not cluster and not gpu"
+
+test-python: setup native ## everything that needs no cluster, on $(PYTHON)
+	$(BIN)/pytest -m "not cluster and not gpu"
+
+test: check test-python ## everything: lint, types, tests on the oldest and newest Python, the real cluster
+	@oldest=$$(scripts/pythons --oldest) newest=$$(scripts/pythons --newest); \
+	if [ "$$newest" != "$$oldest" ]; then \
+	    $(MAKE) --no-print-directory test-python PYTHON="$$newest" VENV=.venv-newest; \
+	fi
+	$(MAKE) --no-print-directory test-cluster
+
+test-gpu: setup native ## what needs a real GPU
+	$(BIN)/pytest tests/gpu
 
 # 3: not on this machine; the tests then say why, or fail where CI or HAMID_REQUIRE_CLUSTER is set.
 cluster-build: setup ## build the Kubernetes that test-cluster starts (minutes, once)
