@@ -4,6 +4,7 @@ The nodes are Node objects without a machine, so that no daemon is started: `lea
 may lead, `worker` may not. A replica is a ServiceAccount token bound to one of them.
 """
 
+import base64
 import json
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.harness import Cluster, ClusterUnavailable, helm
-from tests.deploy.rendering import NAMESPACE, render
+from tests.deploy.rendering import CHART, NAMESPACE, render, run_helm
 
 NODES = """
 apiVersion: v1
@@ -71,14 +72,14 @@ class Replica:
         path = f"/api/v1/namespaces/default/pods/{pod}/binding"
         return self.can("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
 
-    def create_lease(self, *options: str, name: str = "hamid", holder: str = "") -> str:
+    def create_lease(self, name: str) -> str:
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {"holderIdentity": holder or f"{self.node}_1"},
+            "spec": {"holderIdentity": f"{self.node}_1"},
         }
-        return self.can("create", "-f", "-", *options, stdin=json.dumps(lease))
+        return self.can("create", "-f", "-", stdin=json.dumps(lease))
 
     def patch_lease(self, **spec: object) -> str:
         return self._patch_lease({"spec": spec})
@@ -92,27 +93,28 @@ class Replica:
 
 
 @pytest.fixture(scope="module")
-def chart() -> str:
+def cluster(real_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with the chart installed and its policies in force."""
     try:
         helm()
     except ClusterUnavailable as why:
         pytest.skip(str(why))
-    return render("--set", "scheduler.replicas=0")
-
-
-@pytest.fixture(scope="module")
-def cluster(real_cluster: Cluster, chart: str) -> Iterator[Cluster]:
-    """The cluster with the chart applied and its policies in force."""
-    real_cluster.kubectl("create", "namespace", NAMESPACE)
     real_cluster.apply(NODES)
-    real_cluster.apply(chart)
     try:
+        run_release(real_cluster, "install", "--create-namespace")
         wait_until_in_force(real_cluster)
         yield real_cluster
     finally:
-        real_cluster.try_kubectl("delete", "-f", "-", "--wait=false", stdin=chart)
+        run_release(real_cluster, "uninstall", "--wait")
         real_cluster.try_kubectl("delete", "-f", "-", stdin=NODES)
         real_cluster.try_kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def run_release(cluster: Cluster, verb: str, *options: str) -> str:
+    """helm's install, upgrade or uninstall; no pods, for there are no images to run."""
+    what = [] if verb == "uninstall" else [str(CHART), "--set", "scheduler.replicas=0"]
+    where = ("--namespace", NAMESPACE, "--kubeconfig", str(cluster.kubeconfig))
+    return run_helm(verb, "hamid", *what, *where, *options)
 
 
 def wait_until_in_force(cluster: Cluster) -> None:
@@ -121,9 +123,9 @@ def wait_until_in_force(cluster: Cluster) -> None:
     dry_run = "--dry-run=server"
     tries = (
         ("may not write node", lambda: worker.can("annotate", "node", "leader", "a=b", dry_run)),
-        ("may not lead", lambda: worker.create_lease(dry_run)),
-        ("names no node", lambda: nobody.create_lease(dry_run)),
-        ("no params found", lambda: worker.can(*FILL_SECRET, dry_run)),
+        ("may not lead", lambda: worker.patch_lease(holderIdentity="worker_1")),
+        ("names no node", lambda: nobody.patch_lease(holderIdentity="x_1")),
+        ("does not lead", lambda: worker.can(*FILL_SECRET, dry_run)),
     )
     until = time.monotonic() + 30
     for refusal, attempt in tries:
@@ -153,7 +155,9 @@ def pod(name, *, annotations="{}", limits="{}", first="{}"):
     return POD.format(name=name, annotations=annotations, limits=limits, first=first)
 
 
-def test_the_api_server_knows_every_field(cluster: Cluster, chart: str):
+def test_the_api_server_knows_every_field(cluster: Cluster):
+    chart = render("--set", "scheduler.replicas=2")
+
     said = cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=chart)
 
     assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/hamid" in said
@@ -197,13 +201,14 @@ def test_a_replica_changes_nothing_of_its_node_but_annotations(worker: Replica):
 
 @pytest.fixture
 def lease(cluster: Cluster, leader: Replica) -> Iterator[None]:
-    """The lease, held by `leader`, as all API servers know by now."""
-    assert not leader.create_lease()
+    """The lease, held by `leader`, as the API server's policies know by now."""
+    assert not leader.patch_lease(holderIdentity="leader_1")
     until = time.monotonic() + 30
     while leader.can(*FILL_SECRET, "--dry-run=server"):
         assert time.monotonic() < until
     yield
-    cluster.kubectl("delete", "lease", "hamid", "-n", NAMESPACE)
+    nobody = '{"spec": {"holderIdentity": null}}'
+    cluster.kubectl("patch", "lease", "hamid", "-n", NAMESPACE, "--type=merge", "-p", nobody)
 
 
 @pytest.fixture
@@ -218,7 +223,7 @@ def test_only_the_leader_binds(cluster: Cluster, leader: Replica, worker: Replic
     refusal = worker.bind(unbound, "worker")
     accepted = leader.bind(unbound, "worker")
 
-    assert 'the replica on node "worker" does not lead; "leader_1" does' in refusal
+    assert 'node "worker" does not lead: the lease is held by "leader_1"' in refusal
     assert not accepted
     assert cluster.get("pod", unbound)["spec"]["nodeName"] == "worker"
 
@@ -236,8 +241,22 @@ def test_a_leader_that_was_replaced_binds_no_more(cluster: Cluster, leader: Repl
     assert not second.bind(unbound, "worker")
 
 
-def test_without_a_lease_nobody_binds(leader: Replica, unbound: str):
-    assert "no params found" in leader.bind(unbound, "worker")
+def test_while_nobody_leads_no_replica_binds(leader: Replica, unbound: str):
+    until = time.monotonic() + 30
+    while "does not lead" not in (said := leader.can(*FILL_SECRET, "--dry-run=server")):
+        assert time.monotonic() < until, said
+
+    assert 'does not lead: the lease is held by ""' in leader.bind(unbound, "worker")
+
+
+def test_others_bind_as_before_even_when_the_lease_is_lost(cluster: Cluster, unbound: str):
+    admin = Replica(cluster=cluster, node=None, kubeconfig=cluster.kubeconfig)
+    cluster.kubectl("delete", "lease", "hamid", "-n", NAMESPACE)
+
+    assert not admin.bind(unbound, "worker")
+
+    run_release(cluster, "upgrade")
+    assert cluster.get("lease", "hamid", namespace=NAMESPACE)
 
 
 @pytest.mark.usefixtures("lease")
@@ -280,7 +299,7 @@ def test_a_lease_is_renewed_watched_released_and_taken(cluster: Cluster, leader:
 
 
 def test_only_the_objects_of_the_chart_are_for_a_replica_to_make(leader: Replica):
-    assert "may write no lease but hamid" in leader.create_lease(name="another")
+    assert "may write no lease but hamid" in leader.create_lease("another")
 
 
 @pytest.mark.usefixtures("lease")
@@ -307,7 +326,9 @@ def test_only_the_leader_says_where_the_extender_is(
         )
 
     assert "does not lead" in worker.can("create", "-f", "-", stdin=slice_named("hamid-scheduler"))
-    assert "no EndpointSlice but" in leader.can("create", "-f", "-", stdin=slice_named("another"))
+    assert "no EndpointSlice but hamid-scheduler" in leader.can(
+        "create", "-f", "-", stdin=slice_named("another")
+    )
     assert not leader.can("create", "-f", "-", stdin=slice_named("hamid-scheduler"))
     assert not leader.can("delete", "endpointslice", "hamid-scheduler", "-n", NAMESPACE)
 
@@ -373,3 +394,27 @@ def test_who_is_labelled_to_be_ignored_is(cluster: Cluster):
     cluster.apply(asking.replace("metadata: {", "metadata: {labels: {hami.io/webhook: ignore}, "))
 
     cluster.kubectl("delete", "pod", "ignored", "--force")
+
+
+@pytest.mark.usefixtures("lease")
+def test_an_upgrade_leaves_alone_what_the_leader_has_written(cluster: Cluster, leader: Replica):
+    assert not leader.can(*FILL_SECRET)
+    bundle = '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "%s"}]'
+    authority = base64.b64encode(cluster.ca_file.read_bytes()).decode()
+    hook = ("mutatingwebhookconfiguration", "hamid")
+    assert not leader.can("patch", *hook, "--type=json", "-p", bundle % authority)
+
+    run_release(cluster, "upgrade", "--set", "scheduler.admissionWebhook.timeoutSeconds=7")
+
+    upgraded = cluster.get(*hook)["webhooks"][0]
+    assert upgraded["timeoutSeconds"] == 7
+    assert upgraded["clientConfig"]["caBundle"] == authority
+    assert cluster.get("secret", "hamid-tls", namespace=NAMESPACE)["data"] == {"a": "YQ=="}
+
+
+def test_the_notes_say_when_nobody_may_lead(cluster: Cluster):
+    dry_run = ("upgrade", "--dry-run=server")
+    label = "scheduler.leaders.nodeLabel=node-restriction.kubernetes.io/nobody"
+
+    assert "WARNING" not in run_release(cluster, *dry_run)
+    assert "no replica may lead" in run_release(cluster, *dry_run, "--set", label)
