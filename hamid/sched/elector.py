@@ -14,6 +14,9 @@ Invariants:
 
 What it does not give is fencing: a write that was sent in time may arrive late. Writes therefore
 carry preconditions besides. The identity must be unique among all processes that are alive.
+
+A replica that the API server does not let sign up or lead (its node may be one that must not) is
+barred: it only learns who leads, and asks again after `BARRED_S`.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from hamid.aiokit.ticker import every
 from hamid.codec.lease import decode_lease, encode_lease, format_micro_time
 from hamid.codec.standbys import decode_standbys, encode_standbys
 from hamid.errors import AnnotationError, KubeError, WireError
-from hamid.kube.errors import AlreadyExists, Conflict, NotFound
+from hamid.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from hamid.kube.port import LEASES
 from hamid.model.lease import LeaseRecord, LeaseStep, Observation, next_step, observe
 from hamid.sched import lease_polling as polling
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 FAREWELL_S = 2.0
+BARRED_S = 1_800.0
 RELEASED_DURATION_S = 1.0
 """The duration written at release, as client-go does: nobody has to wait for it."""
 
@@ -75,8 +79,9 @@ class LeaseElector:
     """Holds the lease while it can; implements `Leadership`.
 
     Attributes:
-        identity: who we are, on the lease. A pod's UID in it lets a container that crashed go on
-            at once, while another pod has to wait for the lease to expire.
+        identity: who we are, on the lease: the node, an underscore, and the UID of the pod, say.
+            With that a container that crashed goes on at once, while another pod has to wait for
+            the lease to expire. Admission policies know a replica by its node's name in front.
         clock: monotonic seconds.
         wall_clock: seconds since 1970; written for people, decides nothing.
     """
@@ -98,6 +103,7 @@ class LeaseElector:
     _is_settled: bool = field(default=False, init=False)
     _standbys_since_s: float = field(default=0.0, init=False)
     _is_failing: bool = field(default=False, init=False)
+    _barred_until_s: float | None = field(default=None, init=False)
     _backoff: Backoff = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -190,6 +196,10 @@ class LeaseElector:
             await self._read()
         try:
             return await self._act()
+        except Forbidden as error:
+            if self._leads.get():
+                raise
+            return self._bar(error)
         except (Conflict, AlreadyExists, NotFound) as error:
             if isinstance(error, NotFound) and self._lease is None:
                 raise  # not the lease is missing, but its namespace
@@ -206,8 +216,10 @@ class LeaseElector:
             if self._leads.get():
                 self._lose("another replica took it")
             return await self._follow(now_s)
-        if not self.settings.can_lead or (self._is_working and not self._leads.get()):
-            return self.settings.retry_period_s if self._is_working else self._slow_delay_s()
+        if not self._can_lead(now_s):
+            return self._slow_delay_s()
+        if self._is_working and not self._leads.get():
+            return self.settings.retry_period_s
         await self._write(step, observation.record)
         return self.settings.retry_period_s
 
@@ -258,7 +270,7 @@ class LeaseElector:
         """Sign up as a standby if there is room; returns how long to wait before the next look."""
         settings, record, lease = self.settings, self._record(), self._lease
         before, self._look = self._look, polling.Look(record=record, at_s=now_s) if record else None
-        if not settings.can_lead:
+        if not self._can_lead(now_s):
             return self._slow_delay_s()
         if lease is None:
             return polling.sign_up_delay_s(settings, self.rng)
@@ -271,6 +283,16 @@ class LeaseElector:
             return polling.standby_delay_s(settings, self.rng)
         if self._look is not None and polling.is_overdue(before, self._look, settings=settings):
             return polling.confirm_delay_s(settings, self.rng)
+        return self._slow_delay_s()
+
+    def _can_lead(self, now_s: float) -> bool:
+        if self._barred_until_s is not None and now_s >= self._barred_until_s:
+            self._barred_until_s = None
+        return self.settings.can_lead and self._barred_until_s is None
+
+    def _bar(self, error: Forbidden) -> float:
+        log.info("lease barred", identity=self.identity, error=error.message, hint=error.hint)
+        self._barred_until_s = self.clock() + BARRED_S
         return self._slow_delay_s()
 
     def _slow_delay_s(self) -> float:

@@ -77,7 +77,7 @@ class LeaderEndpoint:
             wanted = encode_slice(
                 self.server,
                 namespace=settings.namespace,
-                name=settings.slice_name,
+                name=settings.service_name,
                 service_name=settings.service_name,
             )
             await self._ensure(ENDPOINT_SLICES, wanted)

@@ -60,13 +60,12 @@ class EndpointSettings:
     """The Service that leads kube-scheduler to the leader.
 
     Attributes:
-        service_name: a Service without selector, in `namespace`.
+        service_name: a Service without selector, in `namespace`; its slice has the same name.
         port_name: as that Service names its port.
         interval_s: how often the leader looks whether its address still stands.
     """
 
     namespace: str = "kube-system"
     service_name: str = "hamid-scheduler"
-    slice_name: str = "hamid-scheduler-leader"
     port_name: str = "extender"
     interval_s: float = 30.0

@@ -12,7 +12,7 @@ from hamid.codec.standbys import decode_standbys
 from hamid.kube.errors import NotFound
 from hamid.kube.fake import FakeApi, FakeKube, Fault, FaultKind
 from hamid.kube.port import LEASES
-from hamid.sched.elector import ElectorMetrics, LeaderWork, LeaseElector
+from hamid.sched.elector import BARRED_S, ElectorMetrics, LeaderWork, LeaseElector
 from hamid.sched.leader_settings import LeaseSettings
 
 SETTINGS = LeaseSettings()
@@ -158,6 +158,30 @@ async def test_a_replica_that_may_not_lead_only_learns_who_does(api, clock, a):
     assert watcher.holder == "a"
     assert decode_standbys(await lease_of(api)) == ()
     assert delay_s > SETTINGS.lease_duration_s
+
+
+async def test_a_replica_that_is_not_let_sign_up_keeps_away_and_asks_again_much_later(
+    api, clock, a, b, assert_logged
+):
+    await a.step()
+    api.faults.add(Fault(kind=FaultKind.STATUS, code=403, verb="update", caller="b", times=None))
+    api.requests.clear()
+
+    delays = [await b.step() for _ in range(3)]
+
+    assert min(delays) > 0
+    assert max(delays) > SETTINGS.lease_duration_s
+    assert api.requests.by() == {("get", LEASE_LABEL): 3, ("update", LEASE_LABEL): 1}
+    assert_logged("lease barred", identity="b")
+    clock.now_s += 60.0
+    await b.step()
+    assert not b.may_act()
+
+    api.faults.clear()
+    clock.now_s += BARRED_S
+    await b.step()
+
+    assert b.may_act()
 
 
 # Losing.

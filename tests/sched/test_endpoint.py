@@ -31,7 +31,7 @@ def make_endpoint(kube, *, address="10.0.0.7", leadership=None):
 
 
 async def addresses(kube):
-    found = await kube.get(ENDPOINT_SLICES, SETTINGS.slice_name, namespace="default")
+    found = await kube.get(ENDPOINT_SLICES, SETTINGS.service_name, namespace="default")
     return found["addressType"], found["endpoints"][0]["addresses"]
 
 
@@ -70,7 +70,7 @@ async def test_an_address_that_stands_is_not_written_again(kube):
 async def test_an_address_that_somebody_removed_is_written_again(kube):
     endpoint = make_endpoint(kube)
     await endpoint.step()
-    await kube.delete(ENDPOINT_SLICES, SETTINGS.slice_name, namespace="default")
+    await kube.delete(ENDPOINT_SLICES, SETTINGS.service_name, namespace="default")
 
     await endpoint.step()
 
@@ -136,7 +136,7 @@ async def test_a_failure_is_said_once_and_tried_again_soon(kube, logs):
 async def test_as_a_service_it_goes_on_looking(kube):
     async with running(make_endpoint(kube)):
         await asyncio.sleep(1)
-        await kube.delete(ENDPOINT_SLICES, SETTINGS.slice_name, namespace="default")
+        await kube.delete(ENDPOINT_SLICES, SETTINGS.service_name, namespace="default")
         await asyncio.sleep(SETTINGS.interval_s + 1)
 
     assert await addresses(kube) == ("IPv4", ["10.0.0.7"])
