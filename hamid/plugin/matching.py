@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 
     from hamid.model.allocation import ContainerAllocation, PodAllocation
     from hamid.model.device import DeviceUuid
+    from hamid.model.request import ContainerKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingContainer:
+    """A container that asks for our slots.
+
+    Attributes:
+        position: its place among all containers of the pod, init containers first.
+        slot_count: at least 1.
+    """
+
+    name: str
+    kind: ContainerKind
+    position: int
+    slot_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +50,7 @@ class PodOnNode:
 
     Attributes:
         created_at: the creation timestamp, as text that sorts.
-        asked: how many of our slots each asking container wants, in the order of the spec.
+        asking: the containers that ask for our slots, in the order of the spec, init first.
         allocation: what was decided for it, or None where nothing was.
         problem: why its allocation cannot be read, if it cannot.
         is_terminal: it has finished, and holds nothing.
@@ -44,7 +60,7 @@ class PodOnNode:
     namespace: str
     name: str
     created_at: str
-    asked: Mapping[str, int]
+    asking: tuple[AskingContainer, ...]
     allocation: PodAllocation | None
     problem: str | None = None
     is_terminal: bool = False
@@ -54,14 +70,27 @@ class PodOnNode:
         """`namespace/name`, for people."""
         return f"{self.namespace}/{self.name}"
 
+    def decided(self, container_name: str) -> ContainerAllocation | None:
+        """What was decided for the container, if anything was."""
+        return self.allocation.container(container_name) if self.allocation else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """A container that the call may be for; no allocation means that nothing was decided."""
 
     pod: PodOnNode
-    container_name: str
-    allocation: ContainerAllocation | None
+    container: AskingContainer
+
+    @property
+    def container_name(self) -> str:
+        """The container's name."""
+        return self.container.name
+
+    @property
+    def allocation(self) -> ContainerAllocation | None:
+        """What was decided for it."""
+        return self.pod.decided(self.container.name)
 
     @property
     def devices(self) -> tuple[DeviceUuid, ...]:
@@ -78,36 +107,30 @@ def matches(
     pods: Sequence[PodOnNode], *, served: Collection[ContainerKey], count: int
 ) -> tuple[Match, ...]:
     """The containers that a call for `count` slots may be for, oldest pod first (rules 1, 3)."""
-    found = []
-    for pod in sorted(pods, key=lambda p: (p.created_at, p.pod_key)):
-        match = None if pod.is_terminal else next_match(pod, served=served)
-        if match is not None and pod.asked[match.container_name] == count:
-            found.append(match)
-    return tuple(found)
+    found = (next_match(pod, served=served) for pod in _living(pods))
+    return tuple(m for m in found if m is not None and m.container.slot_count == count)
 
 
 def next_match(pod: PodOnNode, *, served: Collection[ContainerKey]) -> Match | None:
     """The pod's first container that asks for slots and is not served yet."""
-    for container_name in pod.asked:
-        if (pod.pod_uid, container_name) not in served:
-            allocation = pod.allocation.container(container_name) if pod.allocation else None
-            return Match(pod=pod, container_name=container_name, allocation=allocation)
-    return None
+    unserved = (c for c in pod.asking if (pod.pod_uid, c.name) not in served)
+    return next((Match(pod=pod, container=container) for container in unserved), None)
 
 
 def served_matches(pods: Sequence[PodOnNode], *, count: int) -> tuple[Match, ...]:
     """All containers with `count` slots, served or not: for a kubelet that lost its books."""
     return tuple(
-        Match(
-            pod=pod,
-            container_name=container_name,
-            allocation=pod.allocation.container(container_name) if pod.allocation else None,
-        )
-        for pod in sorted(pods, key=lambda p: (p.created_at, p.pod_key))
-        if not pod.is_terminal
-        for container_name, asked in pod.asked.items()
-        if asked == count
+        Match(pod=pod, container=container)
+        for pod in _living(pods)
+        for container in pod.asking
+        if container.slot_count == count
     )
+
+
+def _living(pods: Sequence[PodOnNode]) -> list[PodOnNode]:
+    """Those that are not finished, the oldest first."""
+    living = (pod for pod in pods if not pod.is_terminal)
+    return sorted(living, key=lambda pod: (pod.created_at, pod.pod_key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

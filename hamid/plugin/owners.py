@@ -117,7 +117,7 @@ class Owners:
     def _owner(
         self, pod: PodOnNode, container_name: str, grant: tuple[str, Grant | None] | None
     ) -> list[Owner]:
-        decided = pod.allocation.container(container_name) if pod.allocation else None
+        decided = pod.decided(container_name)
         if grant is None:
             return []
         grant_id, journalled = grant

@@ -1,24 +1,37 @@
-"""The pods of this node, from our own watch, as the device plugin needs them."""
+"""The pods of this node, from our own watch, as the device plugin needs them.
+
+Invariants:
+
+1. The watch tells of one pod in the order of events. A list asked for beside it may be older by
+   the time it is read, so it only adds pods that the watch has not brought.
+2. A pod that was seen to be deleted stays so: UIDs are never used again.
+3. There is one pod of a name: the newest UID that was seen.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from hamid.codec.allocation_record import read_allocation
+from hamid.codec.pod import pod_containers
 from hamid.errors import AnnotationError, KubeError
 from hamid.kube.port import PODS, EventKind
-from hamid.plugin.matching import PodOnNode
+from hamid.plugin.matching import AskingContainer, PodOnNode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from hamid.kube.port import JsonObject, KubePort, WatchEvent
 
 log = structlog.get_logger(__name__)
+
+_DELETED_KEPT: Final = 4096
+"""Far more than a node's pods: a list is older than the watch by seconds at most."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,9 +48,11 @@ class NodePods:
     kube: KubePort
     refresh_deadline_s: float = 1.0
     _by_uid: dict[str, PodOnNode] = field(default_factory=dict)
+    _deleted: deque[str] = field(default_factory=lambda: deque(maxlen=_DELETED_KEPT))
 
     def replace(self, objects: tuple[JsonObject, ...]) -> None:
         """Start anew from a list."""
+        # What it lacks may be deleted, or too new for the cache that it came from.
         self._by_uid = {}
         for pod in objects:
             self.keep(pod)
@@ -48,15 +63,21 @@ class NodePods:
             case EventKind.ADDED | EventKind.MODIFIED:
                 self.keep(event.object)
             case EventKind.DELETED:
-                self._by_uid.pop(event.object["metadata"]["uid"], None)
+                self._forget(event.object["metadata"]["uid"])
 
     def keep(self, pod: JsonObject) -> None:
-        """Take the pod as it is now; one that asks for nothing is of no interest."""
+        """Take the pod as it is now; one that asks for nothing, or is deleted, does not count."""
         seen = pod_on_node(pod, resource_name=self.resource_name)
-        if seen.asked:
-            self._by_uid[seen.pod_uid] = seen
-        else:
-            self._by_uid.pop(seen.pod_uid, None)
+        if not seen.asking or seen.pod_uid in self._deleted:
+            return
+        before = self._by_uid.get(seen.pod_uid)
+        if seen.problem is not None and (before is None or before.problem != seen.problem):
+            log.warning("allocation unreadable", pod=seen.pod_key, reason=seen.problem)
+        if before is None:
+            for other in self.pods():
+                if (other.namespace, other.name) == (seen.namespace, seen.name):
+                    self._forget(other.pod_uid)
+        self._by_uid[seen.pod_uid] = seen
 
     async def refresh(self) -> None:
         """List the node's pods now: the kubelet may have heard of one before our watch did."""
@@ -69,11 +90,12 @@ class NodePods:
             log.warning("pods not refreshed", error=repr(error))
             return
         for pod in listed.items:
-            self.keep(pod)
+            if pod["metadata"]["uid"] not in self._by_uid:
+                self.keep(pod)
 
     async def find(self, pod_uid: str) -> PodOnNode | None:
         """The pod of this UID; asks the API server if the watch has not brought it yet."""
-        if pod_uid not in self._by_uid:
+        if pod_uid not in self._by_uid and pod_uid not in self._deleted:
             await self.refresh()
         return self._by_uid.get(pod_uid)
 
@@ -96,6 +118,10 @@ class NodePods:
             None,
         )
 
+    def _forget(self, pod_uid: str) -> None:
+        self._by_uid.pop(pod_uid, None)
+        self._deleted.append(pod_uid)
+
 
 def pod_on_node(pod: JsonObject, *, resource_name: str) -> PodOnNode:
     """What the device plugin needs of the pod object."""
@@ -105,25 +131,23 @@ def pod_on_node(pod: JsonObject, *, resource_name: str) -> PodOnNode:
         allocation = read_allocation(pod)
     except AnnotationError as error:
         problem = str(error)
-        log.warning("allocation unreadable", pod_uid=metadata["uid"], error=problem)
     return PodOnNode(
         pod_uid=metadata["uid"],
         namespace=metadata["namespace"],
         name=metadata["name"],
         created_at=metadata.get("creationTimestamp") or "",
-        asked=_asked(pod.get("spec") or {}, resource_name),
+        asking=tuple(_asking(pod, resource_name)),
         allocation=allocation,
         problem=problem,
         is_terminal=(pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
     )
 
 
-def _asked(spec: JsonObject, resource_name: str) -> Mapping[str, int]:
-    asked = {}
-    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        limits = (container.get("resources") or {}).get("limits") or {}
+def _asking(pod: JsonObject, resource_name: str) -> Iterator[AskingContainer]:
+    for position, container in enumerate(pod_containers(pod)):
         # The API server has checked that it is a whole number; the kubelet reads limits only.
-        text = str(limits.get(resource_name, "0"))
-        if text.isdecimal() and int(text) > 0:
-            asked[container["name"]] = int(text)
-    return asked
+        text = str(container.limits.get(resource_name, "0"))
+        if container.kind is not None and text.isdecimal() and int(text) > 0:
+            yield AskingContainer(
+                name=container.name, kind=container.kind, position=position, slot_count=int(text)
+            )

@@ -71,10 +71,10 @@ def drifts(
     for pod in pods:
         if pod.is_terminal:
             continue
-        for name in pod.asked:
-            kind = _drift(pod, name, by_container, slots_by_container)
+        for container in pod.asking:
+            kind = _drift(pod, container.name, by_container, slots_by_container)
             if kind is not None:
-                found.append(Drift(kind=kind, pod_key=pod.pod_key, container_name=name))
+                found.append(Drift(kind=kind, pod_key=pod.pod_key, container_name=container.name))
     return tuple(sorted(found))
 
 
@@ -88,7 +88,7 @@ def _drift(
     grant = grants.get(key)
     if grant is None:
         return DriftKind.NOT_GRANTED if key in slots else None
-    decided = pod.allocation.container(name) if pod.allocation else None
+    decided = pod.decided(name)
     if decided is not None and decided.shares != grant.shares:
         return DriftKind.SHARES_DIFFER
     if key in slots and slots[key] != frozenset(grant.slot_ids):

@@ -12,7 +12,6 @@ from hamid.kube.port import PODS, PatchKind
 from hamid.model.allocation import ContainerAllocation, PodAllocation
 from hamid.model.device import DeviceShare, DeviceUsage
 from hamid.model.names import POD_ALLOCATION
-from hamid.model.request import ContainerKind
 from hamid.plugin.settings import UndecidedPods
 from hamid.plugin.slots import slot_device
 
@@ -91,7 +90,7 @@ class UndecidedPolicy:
         """Write the decision to the pod, so that the scheduler's books count it, before it counts."""
         earlier = match.pod.allocation.containers if match.pod.allocation else ()
         own = ContainerAllocation(
-            container_name=match.container_name, kind=ContainerKind.APP, shares=shares
+            container_name=match.container_name, kind=match.container.kind, shares=shares
         )
         allocation = PodAllocation(
             pod_uid=match.pod.pod_uid, node_name=self.node_name, containers=(*earlier, own)

@@ -170,11 +170,11 @@ async def running_node(
     """A node with a kubelet and a registered plugin."""
     kube = FakeKube()
     await kube.create(NODES, {"metadata": {"name": NODE}})
-    async with FakeKubelet(root / "kubelet", seed=seed, features=features) as kubelet:
-        async with plugin_on(
-            root, kubelet, kube, device_count=device_count, settings=settings
-        ) as node:
-            yield node
+    async with (
+        FakeKubelet(root / "kubelet", seed=seed, features=features) as kubelet,
+        plugin_on(root, kubelet, kube, device_count=device_count, settings=settings) as node,
+    ):
+        yield node
 
 
 @asynccontextmanager
