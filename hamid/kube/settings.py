@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - the settings loader evaluates the fields' types
 from typing import TYPE_CHECKING
 
 from hamid.errors import SettingsError
@@ -16,7 +17,6 @@ from hamid.kube.credentials import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
