@@ -1,4 +1,6 @@
-/* Which device a call is about. Devices are told by UUID: ordinals depend on CUDA_VISIBLE_DEVICES. */
+/*
+ * Which device a call is about. Devices are told by UUID: ordinals depend on CUDA_VISIBLE_DEVICES.
+ */
 #pragma once
 
 #include "cuda_subset.h"

@@ -78,8 +78,8 @@ static struct dlsym_answer answer_hooked(real_dlsym_fn lookup, const struct hook
 
 	if (handle == RTLD_NEXT)
 		/*
-		 * Before us, the search meets us, or an interposer that in turn meets us. After us it
-		 * would go by: the answer is the hook.
+		 * Before us, the search meets us, or an interposer that in turn meets us. After us
+		 * it would go by: the answer is the hook.
 		 */
 		return is_before_us(caller) ? pass : final(row->hook);
 	if (handle == RTLD_DEFAULT)

@@ -3,7 +3,9 @@
 
 #include <stdint.h>
 
-/* Returned in two registers. `value` counts only if `is_final`; else the real dlsym is to answer. */
+/*
+ * Returned in two registers. `value` counts only if `is_final`; else the real dlsym is to answer.
+ */
 struct dlsym_answer {
 	void *value;
 	uintptr_t is_final;

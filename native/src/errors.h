@@ -1,4 +1,7 @@
-/* errno to the drivers' codes, in one place. Logic modules return 0 or negative errno; hooks translate. */
+/*
+ * errno to the drivers' codes, in one place. Logic modules return 0 or negative errno; hooks
+ * translate.
+ */
 #pragma once
 
 #include "cuda_subset.h"

@@ -1,8 +1,8 @@
 /*
  * Taking and giving back device memory. A hook asks the ledger, calls the driver, records.
  *
- * Fails closed: memory that cannot be counted is not allocated. A free always reaches the driver, and
- * the driver's word is the answer.
+ * Fails closed: memory that cannot be counted is not allocated. A free always reaches the driver,
+ * and the driver's word is the answer.
  */
 #include "context.h"
 #include "errors.h"

@@ -1,6 +1,6 @@
 /*
- * What the tenant is told of its memory by NVML: the same story as hook_query.c tells. Used is what the
- * container's processes hold, not what the whole card does. Fails closed, as there.
+ * What the tenant is told of its memory by NVML: the same story as hook_query.c tells. Used is what
+ * the container's processes hold, not what the whole card does. Fails closed, as there.
  */
 #include <errno.h>
 

@@ -44,7 +44,10 @@ HOOK_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemGetInfo_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	/* The driver judges the arguments, NULL included, but does not write where we may have to refuse. */
+	/*
+	 * The driver judges the arguments, NULL included, but does not write where we may have to
+	 * refuse.
+	 */
 	size_t free_told, total_told;
 	CUresult cr = real.cuMemGetInfo_v2(free_bytes ? &free_told : NULL,
 					   total_bytes ? &total_told : NULL);

@@ -1,4 +1,7 @@
-/* The hooks' prototypes, made of hooks.def. Each is named as the driver's symbol that it stands for. */
+/*
+ * The hooks' prototypes, made of hooks.def. Each is named as the driver's symbol that it stands
+ * for.
+ */
 #pragma once
 
 #include "cuda_subset.h"

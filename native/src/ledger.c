@@ -1,7 +1,7 @@
 /*
  * One hash table, open addressing, linear probing; deletion moves later entries up, so there are no
- * tombstones and a look-up stays short for ever. Its memory comes from mmap: the program's malloc is
- * not entered from within its CUDA calls.
+ * tombstones and a look-up stays short for ever. Its memory comes from mmap: the program's malloc
+ * is not entered from within its CUDA calls.
  */
 #include "ledger.h"
 
@@ -146,7 +146,9 @@ void ledger_commit(const struct ledger_charge *charge, uint64_t address)
 		promised--;
 	struct entry before = insert(&entry);
 	pthread_mutex_unlock(&mutex);
-	/* The driver freed it unasked (its context was destroyed), or it would not give it again. */
+	/*
+	 * The driver freed it unasked (its context was destroyed), or it would not give it again.
+	 */
 	if (before.address)
 		pages_release(before.device, before.size_bytes);
 }

@@ -1,9 +1,11 @@
 /*
- * What this process has allocated and not yet freed, so that a free gives back what the allocation took.
+ * What this process has allocated and not yet freed, so that a free gives back what the allocation
+ * took.
  *
- * Life of a charge: reserve (counted against the limit, before the driver is asked) → commit (the driver
- * gave an address) or cancel (it did not). A free takes the entry out first, since the driver may give
- * the address to another thread at once; then release, or put back if the driver refused.
+ * Life of a charge: reserve (counted against the limit, before the driver is asked) → commit (the
+ * driver gave an address) or cancel (it did not). A free takes the entry out first, since the
+ * driver may give the address to another thread at once; then release, or put back if the driver
+ * refused.
  *
  * Threads: any. Not held across a call of the driver.
  */
@@ -19,8 +21,8 @@ struct ledger_charge {
 };
 
 /*
- * Count `size_bytes` on the device with this UUID. Fails closed. 0; -ENOMEM: over the limit, or no room to
- * remember the address in; -EPERM: the pages cannot be used.
+ * Count `size_bytes` on the device with this UUID. Fails closed. 0; -ENOMEM: over the limit, or no
+ * room to remember the address in; -EPERM: the pages cannot be used.
  */
 int ledger_reserve(const char *uuid, uint64_t size_bytes, struct ledger_charge *ret_charge);
 

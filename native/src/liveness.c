@@ -73,3 +73,29 @@ bool liveness_is_gone(const struct process_identity *identity)
 		return true;
 	return identity->start_time_ticks && process.start_time_ticks != identity->start_time_ticks;
 }
+
+/*
+ * The text comes in pieces; a name across two is found because each begins with the last one's end.
+ */
+bool liveness_lacks_mapping(uint32_t pid, const char *file_name)
+{
+	char path[32], text[4096 + 1];
+	const size_t overlap = strlen(file_name);
+	size_t kept = 0;
+	bool is_found = false, is_empty = true;
+	snprintf(path, sizeof path, "/proc/%u/maps", pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ssize_t length;
+	while (!is_found && (length = read(fd, text + kept, sizeof text - 1 - kept)) > 0) {
+		size_t end = kept + (size_t)length;
+		text[end] = '\0';
+		is_empty = false;
+		is_found = strstr(text, file_name) != NULL;
+		kept = end < overlap ? end : overlap;
+		memmove(text, text + end - kept, kept);
+	}
+	close(fd);
+	return length == 0 && !is_found && !is_empty;
+}

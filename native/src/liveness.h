@@ -16,7 +16,10 @@ struct process_identity {
 struct process_identity liveness_self(void);
 
 /*
- * Is the process certainly gone? Only for one of our own pid namespace. A zombie counts as gone: the
- * kernel has closed its devices by then; one whose other threads still run does not.
+ * Is the process certainly gone? Only for one of our own pid namespace. A zombie counts as gone:
+ * the kernel has closed its devices by then; one whose other threads still run does not.
  */
 bool liveness_is_gone(const struct process_identity *identity);
+
+/* Has the process certainly no file of this name mapped? False where it cannot be told. */
+bool liveness_lacks_mapping(uint32_t pid, const char *file_name);

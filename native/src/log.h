@@ -1,6 +1,7 @@
 /*
- * What we have to say, on stderr, one prefix. Default: warnings and errors. HAMID_LOG=error|warn|info|
- * debug|off changes that; it is read at the first message, so silent processes never read it.
+ * What we have to say, on stderr, one prefix. Default: warnings and errors.
+ * HAMID_LOG=error|warn|info| debug|off changes that; it is read at the first message, so silent
+ * processes never read it.
  *
  * Keeps errno. Allocates nothing. One write per line.
  */

@@ -16,8 +16,9 @@
 
 /*
  * What the host allows of the device with this UUID (any prefix, see limits_find). A change on the
- * host is seen by the next call. A device that the page does not name: limit 0, and the UUID as given.
- * Returns 0; -ENOENT: outside; -EPERM: the page is missing or cannot be trusted (said once). Fails closed.
+ * host is seen by the next call. A device that the page does not name: limit 0, and the UUID as
+ * given. Returns 0; -ENOENT: outside; -EPERM: the page is missing or cannot be trusted (said once).
+ * Fails closed.
  */
 int pages_limit(const char *uuid, struct device_limit *ret_limit);
 
@@ -26,9 +27,10 @@ const char *pages_limits_dir(void);
 const char *pages_usage_path(void);
 
 /*
- * Take `size_bytes` of a device for this process, unless all processes of the container then held more than
- * `limit_bytes`. `uuid` is as the control page writes it. The first call joins the usage page.
- * Returns 0 and the device's cell index; -ENOMEM: over the limit; -EPERM: the usage page cannot be used.
+ * Take `size_bytes` of a device for this process, unless all processes of the container then held
+ * more than `limit_bytes`. `uuid` is as the control page writes it. The first call joins the usage
+ * page. Returns 0 and the device's cell index; -ENOMEM: over the limit; -EPERM: the usage page
+ * cannot be used.
  */
 int pages_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, uint32_t *ret_device);
 
@@ -36,7 +38,7 @@ int pages_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, u
 void pages_release(uint32_t device, uint64_t size_bytes);
 
 /*
- * What all living processes of the container hold of a device; 0 when none has joined. Joins nothing.
- * Returns 0, or -EPERM when the usage page cannot be read.
+ * What all living processes of the container hold of a device; 0 when none has joined. Joins
+ * nothing. Returns 0, or -EPERM when the usage page cannot be read.
  */
 int pages_used(const char *uuid, uint64_t *ret_used_bytes);

@@ -28,10 +28,14 @@ struct real_driver {
 #undef HOOK
 };
 
-/* Fields of a library are NULL until real_load() said true for it, and where the driver lacks one. */
+/*
+ * Fields of a library are NULL until real_load() said true for it, and where the driver lacks one.
+ */
 extern struct real_driver real;
 
-/* Is the driver's library in this process? Fills `real` when it is. Keeps errno and dlerror's text. */
+/*
+ * Is the driver's library in this process? Fills `real` when it is. Keeps errno and dlerror's text.
+ */
 bool real_load(enum real_library library);
 
 /* The C library's dlsym (or the next interposer's); NULL only if there is none. */

@@ -12,7 +12,8 @@ struct told {
 };
 
 /*
- * From the physical total and free, and what the device with this UUID is limited to. 0 and *ret_told; -ENOENT: the
- * driver's own figures are the right ones (outside, or no limit); -EPERM: the pages cannot be trusted.
+ * From the physical total and free, and what the device with this UUID is limited to. 0 and
+ * *ret_told; -ENOENT: the driver's own figures are the right ones (outside, or no limit); -EPERM:
+ * the pages cannot be trusted.
  */
 int told_of(const char *uuid, uint64_t total_bytes, uint64_t free_bytes, struct told *ret_told);

@@ -1,6 +1,6 @@
 /*
- * The whole harness: CHECK(name) { … } is a test, EXPECT a claim in it. A unit test is a program; it
- * ends with `return test_report();`.
+ * The whole harness: CHECK(name) { … } is a test, EXPECT a claim in it. A unit test is a program;
+ * it ends with `return test_report();`.
  */
 #pragma once
 

@@ -3,9 +3,10 @@
  *
  *   alloc_mib [--via dlsym|procaddress|link] [--abi 2|1] [--device N] [--hold] [--interactive] MIB...
  *
- * Each MIB is allocated and kept; then the card's memory is asked for in every way. --hold stays until
- * SIGTERM. --interactive reads further commands from stdin until it ends: `alloc MIB`, `bytes COUNT`, `free` (the
- * last block), `info`, `null` (cuMemGetInfo with a NULL pointer), `junk` (frees what was never allocated).
+ * Each MIB is allocated and kept; then the card's memory is asked for in every way. --hold stays
+ * until SIGTERM. --interactive reads further commands from stdin until it ends: `alloc MIB`,
+ * `bytes COUNT`, `free` (the last block), `info`, `null` (cuMemGetInfo with a NULL pointer), `junk`
+ * (frees what was never allocated).
  *
  * Found by dlopen("libcuda.so.1"), so that it needs nothing to start; --via link runs alloc_mib_linked
  * beside it, which is this source linked to the driver.
@@ -216,7 +217,8 @@ static void uuid_text(const char *prefix, char *ret_text, size_t length)
 
 static void say_nvml_figures(const char *call, nvmlReturn_t nr, const nvmlMemory_t *memory)
 {
-	printf("{\"call\": \"%s\", \"result\": %d, \"total_mib\": %llu, \"free_mib\": %llu, \"used_mib\": %llu}\n",
+	printf("{\"call\": \"%s\", \"result\": %d, \"total_mib\": %llu, \"free_mib\": %llu, "
+	       "\"used_mib\": %llu}\n",
 	       call, (int)nr, memory->total >> 20, memory->free >> 20, memory->used >> 20);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Who is found under a hooked name, by every way to look. Prints, a line a way, whether it is the hook, the
- * driver or nothing. Linked to lib_next.so, which stands after the preloaded library.
+ * Who is found under a hooked name, by every way to look. Prints, a line a way, whether it is the
+ * hook, the driver or nothing. Linked to lib_next.so, which stands after the preloaded library.
  */
 #include <dlfcn.h>
 #include <stdio.h>

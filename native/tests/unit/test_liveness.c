@@ -50,6 +50,14 @@ int main(void)
 		EXPECT(liveness_is_gone(&identity));
 	}
 
+	CHECK("what a process has mapped is seen")
+	{
+		EXPECT(!liveness_lacks_mapping(self.pid, "test_liveness"));
+		EXPECT(!liveness_lacks_mapping(self.pid, "[stack]"));
+		EXPECT(liveness_lacks_mapping(self.pid, "no-such-file"));
+		EXPECT(!liveness_lacks_mapping(INT32_MAX, "no-such-file"));
+	}
+
 	CHECK("a stopped process lives")
 	{
 		pid_t child = start_child();

@@ -47,6 +47,44 @@ static int take_60_and_be_killed(void)
 	return 2;
 }
 
+/* The process lives on as another program, which waits for `pipe_fd` to end. */
+static void take_60_and_become_another(int pipe_fd)
+{
+	uint32_t device;
+	if (pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
+		_exit(1);
+	dup2(pipe_fd, STDIN_FILENO);
+	execlp("cat", "cat", NULL);
+	_exit(2);
+}
+
+static void check_exec(void)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		exit(2);
+	pid_t child = fork();
+	if (child == 0)
+		take_60_and_become_another(ends[0]);
+	close(ends[0]);
+	/* "cat" ends with the pipe; until then it is there, and holds nothing. */
+	char name[64], exe[64] = "";
+	snprintf(name, sizeof name, "/proc/%d/comm", child);
+	while (strncmp(exe, "cat", 3) != 0) {
+		int fd = open(name, O_RDONLY);
+		if (fd < 0 || read(fd, exe, sizeof exe) <= 0)
+			break;
+		close(fd);
+		sched_yield();
+	}
+	EXPECT_EQUAL(used_bytes(), 0);
+	EXPECT_EQUAL(kill(child, 0), 0);
+	close(ends[1]);
+	int status = -1;
+	waitpid(child, &status, 0);
+	EXPECT_EQUAL(status, 0);
+}
+
 static int close_all_and_take_40(void)
 {
 	uint32_t device;
@@ -58,6 +96,17 @@ static int close_all_and_take_40(void)
 	int other = open("/dev/null", O_RDONLY);
 	int r = -pages_reserve("GPU-of-another-name", 40 * MIB, 100 * MIB, &device);
 	return r ? r : fcntl(other, F_GETFD) < 0;
+}
+
+/* Holds 60 MiB with our descriptor closed, while a child of its own tries to have as much. */
+static int close_all_and_hold_60(void)
+{
+	uint32_t device;
+	if (pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
+		return 1;
+	for (int fd = 3; fd < 64; fd++)
+		close(fd);
+	return in_child(take_60) == ENOMEM ? 0 : 2;
 }
 
 /* --- the race: the limit fits one block; whoever has it says so where all can see --- */
@@ -259,9 +308,15 @@ static void check_books(void)
 		EXPECT_EQUAL(in_child(take_60), 0);
 	}
 
+	CHECK("what a process held before it became another program is free")
+	{
+		check_exec();
+	}
+
 	CHECK("a program that closes descriptors that are not its own breaks nothing")
 	{
 		EXPECT_EQUAL(in_child(close_all_and_take_40), 0);
+		EXPECT_EQUAL(in_child(close_all_and_hold_60), 0);
 	}
 
 	CHECK("devices are counted apart")

@@ -1,4 +1,7 @@
-/* What the simulated driver and its test programs need of the driver API beyond what the hooks know. */
+/*
+ * What the simulated driver and its test programs need of the driver API beyond what the hooks
+ * know.
+ */
 #pragma once
 
 #include "cuda_subset.h"

@@ -75,7 +75,10 @@ static bool make_device(const struct card *card, struct sim_device *ret_device)
 	return true;
 }
 
-/* CUDA_VISIBLE_DEVICES: ordinals or UUIDs, abbreviated or not; what follows the first unknown is hidden. */
+/*
+ * CUDA_VISIBLE_DEVICES: ordinals or UUIDs, abbreviated or not; what follows the first unknown is
+ * hidden.
+ */
 static void choose(const struct sim_device *all, int count, const char *visible)
 {
 	char list[4096];

@@ -1,11 +1,12 @@
 /*
- * The simulated libcuda.so.1: devices from the profile file, contexts, memory that is counted (in the
- * account shared with the simulated NVML) and can be copied to, look-up by version. No kernels.
+ * The simulated libcuda.so.1: devices from the profile file, contexts, memory that is counted (in
+ * the account shared with the simulated NVML) and can be copied to, look-up by version. No kernels.
  *
- * What it does not imitate: allocation granularity, what a context costs, streams, modules, launches.
+ * What it does not imitate: allocation granularity, what a context costs, streams, modules,
+ * launches.
  *
- * Terms: device = a visible card, or the first visible instance of a card in MIG mode.
- * Threads: devices are fixed by cuInit; contexts' counts and the list of blocks have one mutex each.
+ * Terms: device = a visible card, or the first visible instance of a card in MIG mode. Threads:
+ * devices are fixed by cuInit; contexts' counts and the list of blocks have one mutex each.
  */
 #pragma once
 
@@ -46,7 +47,7 @@ void sim_give_back(const struct sim_device *device, uint64_t bytes);
 void sim_free_context(CUcontext context);
 
 /*
- * HAMID_SIM_CUDA_FAIL="cuMemAlloc_v2=999,cuMemFree_v2=700": these calls fail with these results. Success when the
- * call is not named.
+ * HAMID_SIM_CUDA_FAIL="cuMemAlloc_v2=999,cuMemFree_v2=700": these calls fail with these results.
+ * Success when the call is not named.
  */
 CUresult sim_injected(const char *symbol);
