@@ -130,9 +130,12 @@ def names_of(certificate_pem: bytes) -> tuple[str, ...]:
 
 
 def bundle(pems: Iterable[bytes], *, now_s: float) -> bytes:
-    """All certificates of the PEMs in order, each once, without those that have expired."""
+    """All certificates of the PEMs in order, each once, without those that have expired.
+
+    A PEM may be empty.
+    """
     seen: dict[bytes, x509.Certificate] = {}
-    for pem in pems:
+    for pem in filter(None, pems):
         for certificate in _parse_all(pem):
             seen.setdefault(certificate.fingerprint(hashes.SHA256()), certificate)
     return b"".join(
@@ -140,6 +143,11 @@ def bundle(pems: Iterable[bytes], *, now_s: float) -> bytes:
         for certificate in seen.values()
         if certificate.not_valid_after_utc.timestamp() > now_s
     )
+
+
+def split(pem: bytes) -> tuple[bytes, ...]:
+    """Each certificate of a bundle by itself."""
+    return tuple(c.public_bytes(serialization.Encoding.PEM) for c in _parse_all(pem))
 
 
 def key_matches(credential: Credential) -> bool:

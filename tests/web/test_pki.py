@@ -13,6 +13,7 @@ from hamid.web.pki import (
     key_matches,
     make_authority,
     names_of,
+    split,
     validity_of,
 )
 
@@ -98,6 +99,14 @@ def test_a_bundle_keeps_the_order_drops_repeats_and_the_expired(authority):
     )
 
     assert made == new.certificate_pem + authority.certificate_pem
+
+
+def test_a_bundle_is_taken_apart_again(authority):
+    other = make_authority("other", now_s=NOW_S, lifetime_s=DAY_S)
+    made = bundle([b"", authority.certificate_pem, other.certificate_pem], now_s=NOW_S)
+
+    assert split(made) == (authority.certificate_pem, other.certificate_pem)
+    assert bundle([b""], now_s=NOW_S) == b""
 
 
 def test_a_key_is_known_to_fit_its_certificate_or_not(authority):

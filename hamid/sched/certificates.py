@@ -1,0 +1,269 @@
+"""Who makes and replaces the certificates, and how each replica comes by them.
+
+The leader keeps three things right: the Secret that all replicas serve with, the Secret that
+kube-scheduler shows to the extender, and the `caBundle` of the webhook. Every replica, leading or
+not, reads the first of them now and then. What is right is decided in `tls_state`.
+
+Invariants:
+
+1. The leader writes only while it may act, and to the first Secret only over the version that it
+   read: of two that take themselves for the leader, one prevails.
+2. A new client certificate is handed to kube-scheduler only after all replicas have had time to
+   learn of its authority; kube-scheduler takes a changed file into use with its next connection.
+3. Private keys are in no log and no error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hamid.aiokit.backoff import Backoff
+from hamid.codec.secret import bundle_patch, decode_secret, encode_secret
+from hamid.errors import KubeError, WireError
+from hamid.kube.errors import NotFound
+from hamid.kube.port import MUTATING_WEBHOOKS, SECRETS, PatchKind
+from hamid.sched import tls_state as tls
+from hamid.web.errors import CertificateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hamid.errors import HamidError
+    from hamid.kube.port import JsonObject, KubePort
+    from hamid.sched.certificate_settings import CertificateSettings
+    from hamid.sched.leadership import Leadership
+    from hamid.sched.tls_state import NewClient, TlsState
+    from hamid.web.certs import ServerTls
+
+log = structlog.get_logger(__name__)
+
+GRACE_RELOADS = 2
+"""So many reload periods all replicas get to learn of a new client authority."""
+
+
+@dataclass(slots=True)
+class Trouble:
+    """Says when something begins to fail, and when it works again; and how long to wait.
+
+    Attributes:
+        began, ended: the log events.
+    """
+
+    began: str
+    ended: str
+    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, max_s=30.0))
+    is_on: bool = False
+
+    def begin(self, error: HamidError) -> float:
+        """Note a failure; returns how long to wait before the next try."""
+        if not self.is_on:
+            log.warning(self.began, error=error.message, hint=error.hint)
+        self.is_on = True
+        return self.backoff.next_delay_s()
+
+    def end(self) -> None:
+        """Note that it works."""
+        if self.is_on:
+            log.info(self.ended)
+        self.is_on = False
+        self.backoff.reset()
+
+
+@dataclass(slots=True, kw_only=True)
+class CertificateKeeper:
+    """Leader-only service: keeps Secrets and `caBundle` right.
+
+    Attributes:
+        wall_clock: seconds since 1970; certificates are judged by it.
+    """
+
+    kube: KubePort
+    leadership: Leadership
+    settings: CertificateSettings
+    wall_clock: Callable[[], float]
+    name: str = "certificate-keeper"
+    _pending: tuple[NewClient, float] | None = field(default=None, init=False, repr=False)
+    _lacks_webhook: bool = field(default=False, init=False)
+    _trouble: Trouble = field(
+        default_factory=lambda: Trouble("certificates not kept", "certificates kept again"),
+        init=False,
+    )
+
+    async def run(self) -> None:
+        """Look and repair until cancelled."""
+        while True:  # noqa: ASYNC110 - each step says when the next is due
+            await asyncio.sleep(await self.step())
+
+    async def step(self) -> float:
+        """Look and repair once; returns how long to wait before the next time."""
+        if not self.leadership.may_act():
+            return self.settings.interval_s
+        try:
+            state = await self._keep_secrets()
+            if self.leadership.may_act():
+                await self._keep_bundle(state)
+        except (KubeError, WireError, CertificateError) as error:
+            return self._trouble.begin(error)
+        self._trouble.end()
+        return self.settings.interval_s
+
+    async def _keep_secrets(self) -> TlsState:
+        now_s = self.wall_clock()
+        secret = await self._read()
+        found = tls.decode_state(decode_secret(secret or {}))
+        state = tls.with_servers_due(found, settings=self.settings, now_s=now_s)
+        if tls.is_client_due(state, now_s=now_s):
+            if self._pending is None:
+                self._pending = (tls.make_client(settings=self.settings, now_s=now_s), now_s)
+            state = tls.with_client_announced(state, self._pending[0], now_s=now_s)
+        else:
+            self._pending = None
+        if state != found:
+            secret = await self._write(secret, state)
+            self._say_changes(found, state)
+        if self._pending is not None and self._may_deliver(found, now_s=now_s):
+            state = await self._deliver(self._pending[0], secret, state)
+        return state
+
+    def _may_deliver(self, found: TlsState, *, now_s: float) -> bool:
+        """At once where kube-scheduler has nothing that works; else after the grace."""
+        if self._pending is None or not self.leadership.may_act():
+            return False
+        grace_s = GRACE_RELOADS * self.settings.reload_s
+        return not found.client_pem or now_s >= self._pending[1] + grace_s
+
+    async def _deliver(
+        self, client: NewClient, secret: JsonObject | None, state: TlsState
+    ) -> TlsState:
+        settings = self.settings
+        values = {
+            "ca.crt": state.server_bundle_pem,
+            "tls.crt": client.credential.certificate_pem,
+            "tls.key": client.credential.key_pem,
+        }
+        body = encode_secret(values, namespace=settings.namespace, name=settings.client_secret)
+        try:
+            await self.kube.replace(SECRETS, body)
+        except NotFound:
+            await self.kube.create(SECRETS, body, namespace=settings.namespace)
+        delivered = tls.with_client_delivered(state, client)
+        await self._write(secret, delivered)
+        self._pending = None
+        log.info("client certificate delivered", secret=settings.client_secret)
+        return delivered
+
+    async def _read(self) -> JsonObject | None:
+        settings = self.settings
+        try:
+            return await self.kube.get(SECRETS, settings.tls_secret, namespace=settings.namespace)
+        except NotFound:
+            return None
+
+    async def _write(self, secret: JsonObject | None, state: TlsState) -> JsonObject:
+        settings = self.settings
+        body = encode_secret(
+            tls.encode_state(state),
+            namespace=settings.namespace,
+            name=settings.tls_secret,
+            base=secret,
+        )
+        if secret is None:
+            return await self.kube.create(SECRETS, body, namespace=settings.namespace)
+        return await self.kube.replace(SECRETS, body)
+
+    async def _keep_bundle(self, state: TlsState) -> None:
+        name = self.settings.webhook_configuration
+        try:
+            configuration = await self.kube.get(MUTATING_WEBHOOKS, name)
+        except NotFound:
+            if not self._lacks_webhook:
+                log.warning(
+                    "webhook configuration missing",
+                    name=name,
+                    hint="pods are not admitted by hamid; install the chart's webhook",
+                )
+            self._lacks_webhook = True
+            return
+        self._lacks_webhook = False
+        patch = bundle_patch(configuration, state.server_bundle_pem)
+        if patch and self.leadership.may_act():
+            await self.kube.patch(MUTATING_WEBHOOKS, name, patch, kind=PatchKind.JSON)
+            log.info("webhook trusted", name=name)
+
+    def _say_changes(self, before: TlsState, after: TlsState) -> None:
+        changed = [
+            what
+            for what, old, new in (
+                ("authority", before.authority, after.authority),
+                ("successor", before.successor, after.successor),
+                ("server", before.server, after.server),
+                ("client authorities", before.client_bundle_pem, after.client_bundle_pem),
+            )
+            if old != new
+        ]
+        log.info("certificates replaced", secret=self.settings.tls_secret, changed=changed)
+        if before.authority is not None and before.authority != after.authority:
+            log.warning(
+                "server authority replaced",
+                hint="kube-scheduler reads the CA when it starts: restart those that have run "
+                "since before the CA was made known, a sixth of its life ago",
+            )
+
+
+@dataclass(slots=True, kw_only=True)
+class CertificateReader:
+    """Service of every replica: serves with what the Secret holds.
+
+    Attributes:
+        targets: the TLS of each site.
+        rng: spreads the replicas' looks.
+    """
+
+    kube: KubePort
+    settings: CertificateSettings
+    targets: Sequence[ServerTls]
+    rng: random.Random = field(default_factory=random.Random, repr=False)
+    name: str = "certificate-reader"
+    _trouble: Trouble = field(
+        default_factory=lambda: Trouble("certificate not read", "certificate read again"),
+        init=False,
+    )
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:  # noqa: ASYNC110 - each step says when the next is due
+            await asyncio.sleep(await self.step())
+
+    async def step(self) -> float:
+        """Look once; returns how long to wait before the next time.
+
+        Until there is something to serve with, that is short.
+        """
+        settings = self.settings
+        try:
+            secret = await self.kube.get(SECRETS, settings.tls_secret, namespace=settings.namespace)
+            self._load(tls.decode_state(decode_secret(secret)))
+        except (KubeError, WireError, CertificateError) as error:
+            delay_s = self._trouble.begin(error)
+            return delay_s if not self._is_serving() else settings.reload_s
+        self._trouble.end()
+        return settings.reload_s * self.rng.uniform(0.75, 1.0)
+
+    def _load(self, state: TlsState) -> None:
+        material = state.material
+        if material is None:
+            raise CertificateError(
+                f"the Secret {self.settings.tls_secret} holds no certificate yet",
+                hint="the leader fills it within seconds; if not, look at the leader's log",
+            )
+        loaded = [target.load(material) for target in self.targets]
+        if any(loaded):
+            log.info("certificate loaded", secret=self.settings.tls_secret)
+
+    def _is_serving(self) -> bool:
+        return all(target.is_loaded for target in self.targets)

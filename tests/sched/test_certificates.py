@@ -1,0 +1,373 @@
+import asyncio
+import random
+import ssl
+import time
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from hamid.aiokit.services import running
+from hamid.codec.secret import decode_secret, encode_secret
+from hamid.kube.errors import NotFound
+from hamid.kube.fake import FakeKube, Fault, FaultKind
+from hamid.kube.port import MUTATING_WEBHOOKS, SECRETS
+from hamid.sched import tls_state as tls
+from hamid.sched.certificate_settings import DAY_S, CertificateSettings
+from hamid.sched.certificates import CertificateKeeper, CertificateReader
+from hamid.sched.leadership import FixedLeadership
+from hamid.web import pki
+from hamid.web.certs import ServerTls, TlsMaterial, load_into
+from hamid.web.middleware import RequestMetrics
+from hamid.web.server import WebServer, WebSite
+
+NOW_S = time.time()  # noqa: TID251 - OpenSSL compares certificates with the real clock
+SETTINGS = CertificateSettings(namespace="default")
+
+
+class Clock:
+    now_s = NOW_S
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def kube():
+    return FakeKube()
+
+
+def make_keeper(kube, clock, leadership=None):
+    return CertificateKeeper(
+        kube=kube,
+        leadership=leadership or FixedLeadership(),
+        settings=SETTINGS,
+        wall_clock=clock,
+    )
+
+
+@pytest.fixture
+def keeper(kube, clock):
+    return make_keeper(kube, clock)
+
+
+def make_reader(kube, *targets):
+    return CertificateReader(kube=kube, settings=SETTINGS, targets=targets, rng=random.Random(1))
+
+
+async def values_of(kube, name):
+    return decode_secret(await kube.get(SECRETS, name, namespace="default"))
+
+
+async def state_of(kube):
+    return tls.decode_state(await values_of(kube, SETTINGS.tls_secret))
+
+
+def webhooks(*bundles):
+    return {
+        "metadata": {"name": SETTINGS.webhook_configuration},
+        "webhooks": [
+            {"name": f"w{n}.hamid.io", "clientConfig": {"caBundle": bundle} if bundle else {}}
+            for n, bundle in enumerate(bundles)
+        ],
+    }
+
+
+async def test_from_nothing_the_leader_makes_all_that_is_needed(kube, keeper):
+    assert await keeper.step() == SETTINGS.interval_s
+
+    state = await state_of(kube)
+    client = await values_of(kube, SETTINGS.client_secret)
+    assert sorted(client) == ["ca.crt", "tls.crt", "tls.key"]
+    assert client["ca.crt"] == state.server_bundle_pem
+    assert client["tls.crt"] == state.client_pem
+    assert pki.is_issued_by(client["tls.crt"], state.client_bundle_pem)
+
+
+async def test_empty_secrets_of_the_chart_are_filled_and_keep_their_labels(kube, keeper):
+    for name in (SETTINGS.tls_secret, SETTINGS.client_secret):
+        empty = {"metadata": {"name": name, "labels": {"chart": "hamid"}}}
+        await kube.create(SECRETS, empty, namespace="default")
+
+    await keeper.step()
+
+    assert (await state_of(kube)).material is not None
+    assert await values_of(kube, SETTINGS.client_secret)
+    found = await kube.get(SECRETS, SETTINGS.tls_secret, namespace="default")
+    assert found["metadata"]["labels"] == {"chart": "hamid"}
+    assert kube.requests.count(verb="create", resource="secrets") == 2
+
+
+async def test_what_is_right_is_not_written_again(kube, keeper):
+    await kube.create(MUTATING_WEBHOOKS, webhooks(None))
+    await keeper.step()
+    kube.requests.clear()
+
+    await keeper.step()
+
+    assert kube.requests.by() == {
+        ("get", "secrets"): 1,
+        ("get", "mutatingwebhookconfigurations.admissionregistration.k8s.io"): 1,
+    }
+
+
+async def test_a_new_leader_goes_on_with_what_the_old_one_made(kube, clock, keeper):
+    await keeper.step()
+    before = await values_of(kube, SETTINGS.tls_secret)
+
+    await make_keeper(kube, clock).step()
+
+    assert await values_of(kube, SETTINGS.tls_secret) == before
+
+
+async def test_a_replica_that_may_not_act_writes_nothing(kube, clock):
+    await make_keeper(kube, clock, FixedLeadership(is_leader=False)).step()
+
+    with pytest.raises(NotFound):
+        await state_of(kube)
+
+
+async def test_a_leader_that_loses_the_lease_midway_stops_writing(kube, clock):
+    leadership = FixedLeadership()
+
+    class Losing(FakeKube):
+        async def create(self, *args, **kwargs):
+            leadership.is_leader = False
+            return await super().create(*args, **kwargs)
+
+    losing = Losing(api=kube.api)
+    await kube.create(MUTATING_WEBHOOKS, webhooks(None))
+
+    await make_keeper(losing, clock, leadership).step()
+
+    with pytest.raises(NotFound):
+        await values_of(kube, SETTINGS.client_secret)
+    found = await kube.get(MUTATING_WEBHOOKS, SETTINGS.webhook_configuration)
+    assert "caBundle" not in found["webhooks"][0]["clientConfig"]
+
+
+async def test_every_webhook_of_the_configuration_is_given_the_bundle(kube, keeper):
+    await kube.create(MUTATING_WEBHOOKS, webhooks(None, "b2xk"))
+
+    await keeper.step()
+
+    found = await kube.get(MUTATING_WEBHOOKS, SETTINGS.webhook_configuration)
+    bundle = (await state_of(kube)).server_bundle_pem
+    secret = encode_secret({"ca": bundle}, namespace="n", name="s")
+    assert [w["clientConfig"]["caBundle"] for w in found["webhooks"]] == [secret["data"]["ca"]] * 2
+
+
+async def test_a_webhook_configuration_that_is_missing_is_said_once(kube, keeper, logs):
+    await keeper.step()
+    await keeper.step()
+
+    assert [e["event"] for e in logs].count("webhook configuration missing") == 1
+
+
+async def test_a_new_client_certificate_is_announced_and_delivered_only_after_the_grace(
+    kube, clock, keeper
+):
+    await keeper.step()
+    old = await values_of(kube, SETTINGS.client_secret)
+    clock.now_s += 21 * DAY_S
+
+    await keeper.step()
+    announced = await state_of(kube)
+    assert len(pki.split(announced.client_bundle_pem)) == 2
+    assert await values_of(kube, SETTINGS.client_secret) == old
+
+    clock.now_s += 2 * SETTINGS.reload_s
+    await keeper.step()
+    new = await values_of(kube, SETTINGS.client_secret)
+    assert new["tls.crt"] != old["tls.crt"]
+    assert new["tls.crt"] == (await state_of(kube)).client_pem
+    assert (await state_of(kube)).client_bundle_pem == announced.client_bundle_pem
+
+
+async def test_a_leader_that_died_before_the_delivery_is_followed_by_one_that_begins_anew(
+    kube, clock, keeper
+):
+    await keeper.step()
+    clock.now_s += 21 * DAY_S
+    await keeper.step()
+
+    follower = make_keeper(kube, clock)
+    await follower.step()
+    clock.now_s += 2 * SETTINGS.reload_s
+    await follower.step()
+
+    client = await values_of(kube, SETTINGS.client_secret)
+    accepted = pki.split((await state_of(kube)).client_bundle_pem)
+    assert any(pki.is_issued_by(client["tls.crt"], authority) for authority in accepted)
+
+
+async def test_the_client_secret_is_never_read(kube, keeper, clock):
+    read = []
+
+    class Watching(FakeKube):
+        async def get(self, resource, name, **kwargs):
+            read.append(name)
+            return await super().get(resource, name, **kwargs)
+
+    keeper.kube = Watching(api=kube.api)
+    for _ in range(3):
+        await keeper.step()
+        clock.now_s += 21 * DAY_S
+
+    assert SETTINGS.client_secret not in read
+
+
+async def test_a_damaged_secret_is_made_anew(kube, keeper):
+    await keeper.step()
+    secret = await kube.get(SECRETS, SETTINGS.tls_secret, namespace="default")
+    await kube.replace(SECRETS, {**secret, "data": {"tls.crt": "aGVsbG8="}})
+
+    await keeper.step()
+
+    assert (await state_of(kube)).material is not None
+
+
+async def test_a_failure_is_said_once_and_tried_again_soon(kube, keeper, logs):
+    kube.faults.add(Fault(kind=FaultKind.STATUS, code=500, times=2, verb="get"))
+
+    delays = [await keeper.step() for _ in range(3)]
+
+    assert max(delays[:2]) <= 1.0
+    assert delays[2] == SETTINGS.interval_s
+    events = [entry["event"] for entry in logs]
+    assert events.count("certificates not kept") == 1
+    assert events.count("certificates kept again") == 1
+
+
+async def test_of_two_that_take_themselves_for_the_leader_one_prevails(kube, clock, keeper):
+    other = make_keeper(kube, clock)
+    kube.faults.add(Fault(kind=FaultKind.DELAY, verb="create", times=1, delay_s=0.01))
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(keeper.step())
+        group.create_task(other.step())
+    await keeper.step()
+    await other.step()
+
+    client = await values_of(kube, SETTINGS.client_secret)
+    assert pki.is_issued_by(client["tls.crt"], (await state_of(kube)).client_bundle_pem)
+
+
+async def test_no_private_key_is_ever_logged(kube, keeper, clock, logs):
+    reader = make_reader(kube, ServerTls())
+    for _ in range(4):
+        await keeper.step()
+        await reader.step()
+        clock.now_s += 30 * DAY_S
+
+    assert logs
+    assert "PRIVATE" not in repr(logs)
+    assert "PRIVATE" not in repr(keeper)
+    assert "PRIVATE" not in repr(await state_of(kube))
+
+
+# Reading.
+
+
+async def test_a_replica_serves_with_what_the_secret_holds_and_looks_seldom(kube, keeper):
+    target = ServerTls(wants_client_certificate=True)
+    await keeper.step()
+
+    delay_s = await make_reader(kube, target).step()
+
+    assert target.is_loaded
+    assert 0.75 * SETTINGS.reload_s <= delay_s <= SETTINGS.reload_s
+
+
+async def test_until_there_is_something_to_serve_with_a_replica_looks_often(kube, keeper, logs):
+    target = ServerTls()
+    reader = make_reader(kube, target)
+    assert await reader.step() <= 0.5
+    await kube.create(SECRETS, {"metadata": {"name": SETTINGS.tls_secret, "namespace": "default"}})
+    assert await reader.step() <= 1.0
+    await keeper.step()
+
+    await reader.step()
+
+    assert target.is_loaded
+    events = [entry["event"] for entry in logs]
+    assert events.count("certificate not read") == 1
+    assert events.count("certificate read again") == 1
+
+
+async def test_a_replica_that_serves_already_takes_a_failure_calmly(kube, keeper):
+    reader = make_reader(kube, ServerTls())
+    await keeper.step()
+    await reader.step()
+    kube.faults.add(Fault(kind=FaultKind.STATUS, code=500))
+
+    assert await reader.step() == SETTINGS.reload_s
+
+
+@pytest.mark.looptime
+async def test_as_services_they_come_to_terms_by_themselves(kube, keeper):
+    target = ServerTls(wants_client_certificate=True)
+
+    async with running(make_reader(kube, target), keeper):
+        await asyncio.sleep(5)
+
+    assert target.is_loaded
+
+
+async def test_kube_scheduler_is_let_in_by_what_it_was_given_before_and_after_a_change(
+    kube, keeper, clock
+):
+    async def bind(_request):
+        return web.Response(text="bound")
+
+    async def ask(port, given, *, shows_certificate=True):
+        context = ssl.create_default_context(cadata=given["ca.crt"].decode())
+        if shows_certificate:
+            material = TlsMaterial(certificate_pem=given["tls.crt"], key_pem=given["tls.key"])
+            load_into(context, material)
+        connector = aiohttp.TCPConnector(ssl=context)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.post(f"https://localhost:{port}/bind") as response,
+        ):
+            return await response.text()
+
+    target = ServerTls(wants_client_certificate=True)
+    reader = make_reader(kube, target)
+    site = WebSite(
+        name="extender",
+        host="127.0.0.1",
+        port=0,
+        routes=[web.post("/bind", bind)],
+        tls=target,
+        is_private=True,
+    )
+    server = WebServer(
+        sites=[site], metrics=RequestMetrics(CollectorRegistry()), clock=time.monotonic
+    )
+    clock.now_s = NOW_S - 21 * DAY_S
+    await keeper.step()
+    await reader.step()
+    async with running(server):
+        port = (await server.ports.wait_for(bool))["extender"]
+        old = await values_of(kube, SETTINGS.client_secret)
+        assert await ask(port, old) == "bound"
+        with pytest.raises(aiohttp.ClientError):
+            await ask(port, old, shows_certificate=False)
+
+        clock.now_s = NOW_S
+        await keeper.step()
+        await reader.step()
+        clock.now_s += 2 * SETTINGS.reload_s
+        await keeper.step()
+
+        new = await values_of(kube, SETTINGS.client_secret)
+        assert new["tls.crt"] != old["tls.crt"]
+        assert await ask(port, new) == "bound"
+        assert await ask(port, old) == "bound"
