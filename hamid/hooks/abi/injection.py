@@ -8,7 +8,7 @@ that HAMi gave them; the library does not read them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hamid.hooks.abi import contract
 from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
     from hamid.model.device import DeviceShare, DeviceUuid
 
-CONTROL_NODES = (
+CONTROL_NODES: Final = (
     "/dev/nvidiactl",
     "/dev/nvidia-uvm",
     "/dev/nvidia-uvm-tools",
     "/dev/nvidia-modeset",
 )
 """Device nodes that every container with a card needs, where the host has them."""
+
+DEFAULT_PRIORITY: Final = 1
+"""Low, as in HAMi, where nothing was said: who wants to come before others must ask for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +126,6 @@ def container_limits(
             )
             for share in shares
         ),
-        priority=priority or 0,
+        priority=DEFAULT_PRIORITY if priority is None else priority,
         generation=generation,
     )

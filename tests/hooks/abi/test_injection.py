@@ -1,0 +1,94 @@
+from pathlib import PurePosixPath
+
+import pytest
+
+from hamid.hooks.abi import contract
+from hamid.hooks.abi.injection import HostPaths, InjectedMount, container_limits, injection
+from hamid.hooks.abi.pages import DeviceLimit, decode_control_page, encode_control_page
+from hamid.model.quantities import MIB
+from tests.builders import make_share, uuid
+
+PATHS = HostPaths(
+    library=PurePosixPath("/host/lib/libhamid-1.so"),
+    preload=PurePosixPath("/host/lib/ld.so.preload"),
+    limits=PurePosixPath("/host/grants/g1/limits"),
+    usage=PurePosixPath("/host/grants/g1/usage"),
+    node_by_uuid={uuid(n): f"/dev/nvidia{n}" for n in (1, 2, 3)},
+    control_nodes=("/dev/nvidiactl",),
+)
+TWO = (make_share(device_uuid=uuid(2), memory_mib=3_000), make_share(device_uuid=uuid(1)))
+
+
+def injected(*shares, priority=None, paths=PATHS):
+    return injection(shares, priority=priority, grant_id="g1", paths=paths)
+
+
+def test_only_what_the_container_reports_into_is_writable():
+    assert injected(*TWO).mounts == (
+        InjectedMount(
+            container_path=contract.LIBRARY_PATH,
+            host_path="/host/lib/libhamid-1.so",
+            is_read_only=True,
+        ),
+        InjectedMount(
+            container_path=contract.PRELOAD_PATH,
+            host_path="/host/lib/ld.so.preload",
+            is_read_only=True,
+        ),
+        InjectedMount(
+            container_path=contract.LIMITS_DIR,
+            host_path="/host/grants/g1/limits",
+            is_read_only=True,
+        ),
+        InjectedMount(
+            container_path=contract.USAGE_DIR, host_path="/host/grants/g1/usage", is_read_only=False
+        ),
+    )
+
+
+def test_only_the_nodes_of_its_own_cards_enter_and_the_control_nodes():
+    nodes = injected(*TWO).device_nodes
+
+    assert nodes == ("/dev/nvidia2", "/dev/nvidia1", "/dev/nvidiactl")
+
+
+def test_where_the_host_has_no_device_nodes_none_enter():
+    paths = HostPaths(
+        library=PATHS.library, preload=PATHS.preload, limits=PATHS.limits, usage=PATHS.usage
+    )
+
+    assert injected(*TWO, paths=paths).device_nodes == ()
+
+
+def test_the_environment_speaks_hamis_names_in_the_order_of_the_shares():
+    assert injected(*TWO, priority=1).envs == {
+        "NVIDIA_VISIBLE_DEVICES": f"{uuid(2)},{uuid(1)}",
+        "CUDA_DEVICE_MEMORY_LIMIT_0": "3000m",
+        "CUDA_DEVICE_MEMORY_LIMIT_1": "1000m",
+        "CUDA_DEVICE_SM_LIMIT": "10",
+        "CUDA_TASK_PRIORITY": "1",
+        "HAMID_GRANT_ID": "g1",
+    }
+
+
+def test_what_was_not_asked_for_is_not_in_the_environment():
+    envs = injected(make_share(core_percent=0)).envs
+
+    assert "CUDA_DEVICE_SM_LIMIT" not in envs
+    assert "CUDA_TASK_PRIORITY" not in envs
+
+
+@pytest.mark.parametrize(("priority", "on_page"), [(0, 0), (1, 1), (None, 1)])
+def test_without_a_word_a_container_is_of_low_priority_as_in_hami(priority, on_page):
+    assert container_limits(TWO, priority=priority, generation=1).priority == on_page
+
+
+def test_limits_are_in_bytes_and_survive_the_page():
+    limits = container_limits(TWO, priority=0, generation=7)
+
+    assert limits.devices == (
+        DeviceLimit(device_uuid=uuid(2), memory_bytes=3_000 * MIB, core_percent=10),
+        DeviceLimit(device_uuid=uuid(1), memory_bytes=1_000 * MIB, core_percent=10),
+    )
+    assert limits.generation == 7
+    assert decode_control_page(encode_control_page(limits)) == limits
