@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from hamid import __version__
 from hamid.web.responses import json_body
+from hamid.web.server import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,11 +30,13 @@ class DebugPages:
 
     Args:
         pages: name → a function that returns what `/debug/<name>` shows.
+        is_open: show them to callers from other machines, too.
     """
 
     registry: CollectorRegistry
     conditions: Conditions
     pages: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    is_open: bool = False
 
     def routes(self) -> tuple[web.RouteDef, ...]:
         """All routes."""
@@ -73,6 +76,11 @@ class DebugPages:
         )
 
     async def _page(self, request: web.Request) -> web.Response:
+        if not (self.is_open or is_loopback(request.remote or "")):
+            raise web.HTTPForbidden(
+                text="/debug answers callers on this machine only; use kubectl port-forward, or set "
+                "addresses.debug_is_open"
+            )
         name = request.match_info["page"]
         if name == "tasks":
             return _json(_tasks())

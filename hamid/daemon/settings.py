@@ -21,7 +21,8 @@ from hamid.errors import SettingsError
 from hamid.kube.settings import KubeSettings, PodAddress
 from hamid.plugin.settings import PluginSettings
 from hamid.sched.admission_settings import AdmissionSettings
-from hamid.sched.leader_settings import LeaseSettings
+from hamid.sched.certificate_settings import CertificateSettings
+from hamid.sched.leader_settings import EndpointSettings, LeaseSettings
 from hamid.sched.settings import SchedSettings
 from hamid.web.settings import WebSettings
 
@@ -84,30 +85,33 @@ class AddressSettings:
     """Where the daemon listens.
 
     Attributes:
-        debug_host: for /metrics, /healthz, /readyz and /debug; loopback unless set otherwise.
+        status_host: for /metrics, /healthz, /readyz and /debug; the chart opens it to the
+            cluster, for probes and monitoring.
+        debug_is_open: answer /debug to callers from elsewhere than this machine, too.
         webhook_host: for the API server; always TLS.
         extender_host: for kube-scheduler; mutual TLS, or plain HTTP on loopback.
         extender_is_plain: plain HTTP; refused for an address that is not loopback.
     """
 
-    debug_host: str = "127.0.0.1"
-    debug_port: int = 31992
+    status_host: str = "127.0.0.1"
+    status_port: int = 31992
+    debug_is_open: bool = False
     webhook_host: str = "0.0.0.0"
-    webhook_port: int = 9443
+    webhook_port: int = 9444
     extender_host: str = "0.0.0.0"
-    extender_port: int = 31998
+    extender_port: int = 9443
     extender_is_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterNames:
-    """The names of hamid's own objects in the cluster, as the chart makes them."""
+class LeaderNodes:
+    """Which nodes' replicas may lead: those with this label, or all if it is empty.
 
-    service: str = "hamid-scheduler"
-    webhook_service: str = "hamid-webhook"
-    webhook_configuration: str = "hamid"
-    tls_secret: str = "hamid-tls"  # noqa: S105 - a name
-    client_secret: str = "hamid-scheduler-client"  # noqa: S105 - a name
+    It must be a label that a node cannot give itself. Looked at when the daemon starts.
+    """
+
+    label: str = ""
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,7 @@ class Settings:
     """Everything that can be set."""
 
     identity: Identity = field(default_factory=Identity)
-    names: ClusterNames = field(default_factory=ClusterNames)
+    leader_nodes: LeaderNodes = field(default_factory=LeaderNodes)
     roles: RoleSettings = field(default_factory=RoleSettings)
     log: LogSettings = field(default_factory=LogSettings)
     kube: KubeSettings = field(default_factory=KubeSettings)
@@ -135,6 +139,8 @@ class Settings:
     sched: SchedSettings = field(default_factory=SchedSettings)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     lease: LeaseSettings = field(default_factory=LeaseSettings)
+    endpoint: EndpointSettings = field(default_factory=EndpointSettings)
+    certificates: CertificateSettings = field(default_factory=CertificateSettings)
     web: WebSettings = field(default_factory=WebSettings)
     addresses: AddressSettings = field(default_factory=AddressSettings)
     hami_metrics: bool = False
@@ -156,7 +162,9 @@ def load_settings(
     document["identity"] = {**(document.get("identity") or {}), **_environment_identity()}
     if node_name is not None:
         document["identity"]["node_name"] = node_name
-    settings = structure(document, Settings, where=str(path or "the settings"))
+    settings = _in_own_namespace(
+        document, structure(document, Settings, where=str(path or "the settings"))
+    )
     return replace(settings, kube=_kube(settings.kube, kubeconfig))
 
 
@@ -169,6 +177,16 @@ def structure(document: object, kind: type[T], *, where: str) -> T:
         raise SettingsError(
             "; ".join(found), hint="compare with the documented settings"
         ) from error
+
+
+def _in_own_namespace(document: dict[str, Any], settings: Settings) -> Settings:
+    """Objects of ours are in our pod's namespace, unless the file says otherwise."""
+    changed = {
+        name: replace(getattr(settings, name), namespace=settings.identity.namespace)
+        for name in ("lease", "endpoint", "certificates")
+        if "namespace" not in (document.get(name) or {})
+    }
+    return replace(settings, **changed)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,0 +1,308 @@
+"""Builds the daemon: ports first, then the roles, by plain constructor calls.
+
+Start order, by nesting, so that the stop order is its reverse:
+
+    API client → web server (alive, not ready) → device plugin (books read, then the kubelet is
+    told) → lease elector → leader-only work
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from hamid.aiokit.services import running
+from hamid.aiokit.ticker import every
+from hamid.codec.endpoints import ServerAddress
+from hamid.daemon.conditions import Conditions
+from hamid.daemon.debug import DebugPages
+from hamid.daemon.features import discover
+from hamid.daemon.plugin_role import PluginPorts, RoleMetrics, plugin_role
+from hamid.daemon.scheduler_role import SchedulerPorts, SchedulerRole
+from hamid.daemon.settings import Switch
+from hamid.errors import NvmlError
+from hamid.kube.client import KubeClient
+from hamid.kube.port import NODES
+from hamid.kube.watch import WatchMetrics
+from hamid.kubelet.metrics import KubeletMetrics
+from hamid.nvml.client import NvmlClient
+from hamid.nvml.errors import DriverUnavailable
+from hamid.plugin.exporter import NodeCollector
+from hamid.plugin.metrics import PluginMetrics
+from hamid.sched.certificates import CertificateKeeper, CertificateReader
+from hamid.sched.endpoint import LeaderEndpoint
+from hamid.web.certs import ServerTls
+from hamid.web.middleware import RequestMetrics
+from hamid.web.server import WebServer, WebSite
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from hamid.daemon.plugin_role import PluginRole
+    from hamid.daemon.settings import Settings
+    from hamid.kube.port import KubePort
+    from hamid.nvml.port import NvmlPort
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """A running daemon."""
+
+    settings: Settings
+    web: WebServer
+    conditions: Conditions
+    scheduler: SchedulerRole | None
+    plugin: PluginRole | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """Monotonic seconds that go on while the machine sleeps, and seconds since 1970."""
+
+    monotonic: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
+    wall: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_REALTIME)
+
+
+@asynccontextmanager
+async def daemon(settings: Settings, *, clocks: Clocks | None = None) -> AsyncIterator[Daemon]:
+    """Run the daemon for as long as the block lasts."""
+    clocks = clocks or Clocks()
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    async with AsyncExitStack() as stack:
+        kube = await stack.enter_async_context(KubeClient.open(settings.kube, registry=registry))
+        settings = await _with_candidacy(settings, kube)
+        parts = _Parts.of(settings, kube, registry, clocks)
+        scheduler = parts.scheduler()
+        web = await parts.open_web(stack, scheduler)
+        nvml = await _open_nvml(stack, settings)
+        plugin = await parts.open_plugin(stack, nvml) if nvml is not None else None
+        if scheduler is not None:
+            await parts.open_scheduler(stack, scheduler, web.ports.get()["extender"])
+        log.info("daemon started", node=settings.identity.node_name, has_plugin=plugin is not None)
+        yield Daemon(
+            settings=settings,
+            web=web,
+            conditions=parts.conditions,
+            scheduler=scheduler,
+            plugin=plugin,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What the roles are built from."""
+
+    settings: Settings
+    kube: KubePort
+    registry: CollectorRegistry
+    clocks: Clocks
+    conditions: Conditions
+    pages: DebugPages
+    watch_metrics: WatchMetrics
+    webhook_tls: ServerTls = field(default_factory=ServerTls)
+    extender_tls: ServerTls = field(
+        default_factory=lambda: ServerTls(wants_client_certificate=True)
+    )
+
+    @classmethod
+    def of(
+        cls, settings: Settings, kube: KubePort, registry: CollectorRegistry, clocks: Clocks
+    ) -> _Parts:
+        conditions = Conditions(clock=clocks.wall)
+        pages = DebugPages(
+            registry=registry, conditions=conditions, is_open=settings.addresses.debug_is_open
+        )
+        pages.pages["settings"] = lambda: settings
+        return cls(
+            settings=settings,
+            kube=kube,
+            registry=registry,
+            clocks=clocks,
+            conditions=conditions,
+            pages=pages,
+            watch_metrics=WatchMetrics(registry),
+        )
+
+    def scheduler(self) -> SchedulerRole | None:
+        """The scheduler role, not yet running."""
+        if self.settings.roles.scheduler is Switch.OFF:
+            return None
+        identity = self.settings.identity
+        role = SchedulerRole.assemble(
+            self.settings,
+            SchedulerPorts(
+                kube=self.kube,
+                # Unique among all that live: a restarted process is another one.
+                identity=f"{identity.pod_name or identity.node_name}_{secrets.token_hex(4)}",
+                registry=self.registry,
+                watch_metrics=self.watch_metrics,
+                clock=self.clocks.monotonic,
+                wall_clock=self.clocks.wall,
+            ),
+        )
+        self.pages.pages.update(role.pages())
+        self.conditions.declare("scheduler", role.knows_leader)
+        return role
+
+    async def open_web(self, stack: AsyncExitStack, scheduler: SchedulerRole | None) -> WebServer:
+        """The web server, listening."""
+        server = WebServer(
+            sites=self._sites(scheduler),
+            metrics=RequestMetrics(self.registry),
+            clock=self.clocks.monotonic,
+            settings=self.settings.web,
+        )
+        await stack.enter_async_context(running(server))
+        await server.ports.wait_for(bool)
+        return server
+
+    async def open_plugin(self, stack: AsyncExitStack, nvml: NvmlPort) -> PluginRole:
+        """The device plugin, registered."""
+        ports = PluginPorts(
+            kube=self.kube,
+            nvml=nvml,
+            metrics=RoleMetrics(
+                plugin=PluginMetrics.create(self.registry),
+                kubelet=KubeletMetrics(self.registry),
+                watch=self.watch_metrics,
+            ),
+            clock=self.clocks.monotonic,
+            wall_clock=self.clocks.wall,
+        )
+        role = await stack.enter_async_context(plugin_role(self.settings, ports))
+        self.registry.register(
+            NodeCollector(lambda: (role.books(),), with_hami_names=self.settings.hami_metrics)
+        )
+        self.pages.pages.update(role.pages())
+        self.conditions.declare("kubelet", role.is_registered)
+        self.conditions.declare("own-pods", role.is_synced)
+        return role
+
+    async def open_scheduler(self, stack: AsyncExitStack, role: SchedulerRole, port: int) -> None:
+        """Certificates read, then election, then the leader's work.
+
+        `port` is where the extender listens.
+        """
+        own = self.settings
+        await discover(self.kube)
+        reader = CertificateReader(
+            kube=self.kube,
+            settings=own.certificates,
+            targets=(self.webhook_tls, self.extender_tls),
+        )
+        self.conditions.declare("certificates", self._has_certificates)
+        address = ServerAddress(
+            address=own.identity.pod_ip,
+            port=port,
+            port_name=own.endpoint.port_name,
+            node_name=own.identity.node_name,
+        )
+        await stack.enter_async_context(running(reader))
+        await stack.enter_async_context(
+            role.running(
+                lambda: CertificateKeeper(
+                    kube=self.kube,
+                    leadership=role.elector,
+                    settings=own.certificates,
+                    wall_clock=self.clocks.wall,
+                ),
+                lambda: LeaderEndpoint(
+                    kube=self.kube,
+                    leadership=role.elector,
+                    server=address,
+                    settings=own.endpoint,
+                ),
+            )
+        )
+
+    def _has_certificates(self) -> tuple[bool, str]:
+        is_loaded = self.webhook_tls.is_loaded
+        return is_loaded, "loaded" if is_loaded else "the leader has not made them yet"
+
+    def _sites(self, scheduler: SchedulerRole | None) -> tuple[WebSite, ...]:
+        own = self.settings.addresses
+        status = WebSite(
+            name="status", host=own.status_host, port=own.status_port, routes=self.pages.routes()
+        )
+        if scheduler is None:
+            return (status,)
+        webhook = WebSite(
+            name="webhook",
+            host=own.webhook_host,
+            port=own.webhook_port,
+            routes=scheduler.webhook_routes(),
+            tls=self.webhook_tls,
+        )
+        extender = WebSite(
+            name="extender",
+            host=own.extender_host,
+            port=own.extender_port,
+            routes=scheduler.extender_routes(),
+            tls=None if own.extender_is_plain else self.extender_tls,
+            is_private=True,
+        )
+        return (status, webhook, extender)
+
+
+async def _with_candidacy(settings: Settings, kube: KubePort) -> Settings:
+    """The settings with `lease.can_lead` off where this node's replica may not lead."""
+    wanted = settings.leader_nodes
+    if not wanted.label or not settings.lease.can_lead:
+        return settings
+    node = await kube.get(NODES, settings.identity.node_name)
+    labels = node["metadata"].get("labels") or {}
+    can_lead = labels.get(wanted.label) == wanted.value
+    return replace(settings, lease=replace(settings.lease, can_lead=can_lead))
+
+
+async def _open_nvml(stack: AsyncExitStack, settings: Settings) -> NvmlPort | None:
+    """The driver, or None where this node has no device plugin to run."""
+    if settings.roles.plugin is Switch.OFF:
+        return None
+    try:
+        nvml = await stack.enter_async_context(
+            NvmlClient.open(library_path=settings.nvml.library, host_root=settings.nvml.host_root)
+        )
+    except NvmlError as error:
+        if settings.roles.plugin is Switch.ON:
+            raise
+        log.info("no device plugin here", reason=error.message)
+        driver = settings.nvml.host_root / "proc/driver/nvidia/version"
+        await stack.enter_async_context(running(DriverWatch(path=driver)))
+        return None
+    if not await nvml.list_devices() and settings.roles.plugin is Switch.AUTO:
+        log.info("no device plugin here", reason="the driver lists no card")
+        return None
+    return nvml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverWatch:
+    """Ends the process when a driver appears on a node that had none; a service."""
+
+    path: Path
+    interval_s: float = 30.0
+    name: str = "driver-watch"
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        had_driver = self.path.exists()
+        async for _ in every(self.interval_s):
+            if not had_driver and self.path.exists():
+                raise DriverUnavailable(
+                    "a driver appeared on this node",
+                    hint="the daemon starts again and finds it",
+                )

@@ -1,0 +1,102 @@
+"""From the first line of the process to the last: signals, exit codes, and an end that always comes.
+
+Exit codes: 0 stopped as asked, 1 a service failed (Kubernetes starts the daemon again), 2 the
+settings are wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hamid.daemon.compose import daemon
+from hamid.errors import HamidError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hamid.daemon.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+STOPPED = 0
+FAILED = 1
+MISCONFIGURED = 2
+
+
+def run(settings: Settings) -> int:
+    """Run the daemon until it is told to stop; returns the exit code."""
+    try:
+        asyncio.run(_serve(settings))
+    except Exception as error:  # noqa: BLE001 - the last place where anything can be said
+        return report(error)
+    return STOPPED
+
+
+def report(error: Exception) -> int:
+    """Say why the process ends, in words where we have them; returns the exit code."""
+    causes = _leaves(error)
+    for cause in causes:
+        notes = getattr(cause, "__notes__", [])
+        if isinstance(cause, HamidError):
+            log.error("daemon failed", error=cause.message, hint=cause.hint, notes=notes)
+        else:
+            log.error("daemon failed", exc_info=cause, notes=notes)
+    if causes and all(isinstance(cause, SettingsError) for cause in causes):
+        return MISCONFIGURED
+    return FAILED
+
+
+async def _serve(settings: Settings) -> None:
+    with cancelled_by_signals():
+        async with daemon(settings):
+            await asyncio.Event().wait()
+
+
+@contextmanager
+def cancelled_by_signals() -> Iterator[None]:
+    """Cancel the current task at SIGTERM and SIGINT, and take that for a good end.
+
+    A second signal is taken as the system takes it: the process ends at once.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    received: list[str] = []
+
+    def stop(number: signal.Signals) -> None:
+        received.append(number.name)
+        log.info("stopping", signal=number.name)
+        for each in signals:
+            loop.remove_signal_handler(each)
+        if task is not None:
+            task.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not received:
+            raise
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _leaves(each)]
+
+
+def leave(code: int) -> None:
+    """End the process now: a thread that hangs in the driver would keep a normal exit waiting."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,195 @@
+"""Puts the scheduler role together: webhook on every replica, everything else on the leader."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hamid.aiokit.services import running
+from hamid.kube.port import NODES, PODS
+from hamid.kube.watch import Reflector
+from hamid.sched.admission import Admission, AdmissionMetrics
+from hamid.sched.admission_rules import Rules
+from hamid.sched.bind import Binder, BindMetrics
+from hamid.sched.cache import ClusterCache
+from hamid.sched.elector import ElectorMetrics, LeaseElector
+from hamid.sched.extender import Extender, ExtenderMetrics
+from hamid.sched.lookup import PodLookup
+from hamid.sched.sinks import NodeSink, PodSink
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from aiohttp.web import AbstractRouteDef
+    from prometheus_client import CollectorRegistry
+
+    from hamid.aiokit.services import Service
+    from hamid.daemon.settings import Settings
+    from hamid.kube.port import KubePort
+    from hamid.kube.watch import WatchMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerPorts:
+    """What the role is handed: outside systems, clocks and metrics.
+
+    Attributes:
+        clock, wall_clock: monotonic seconds, and seconds since 1970.
+        identity: of this replica on the lease; unique among all that live.
+    """
+
+    kube: KubePort
+    identity: str
+    registry: CollectorRegistry
+    watch_metrics: WatchMetrics
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+
+
+@dataclass(slots=True, kw_only=True)
+class SchedulerRole:
+    """The scheduler's parts, as the rest of the daemon sees them."""
+
+    settings: Settings
+    ports: SchedulerPorts
+    elector: LeaseElector
+    cache: ClusterCache
+    extender: Extender
+    admission: Admission
+
+    @classmethod
+    def assemble(cls, settings: Settings, ports: SchedulerPorts) -> SchedulerRole:
+        """The parts, not yet running."""
+        registry = ports.registry
+        elector = LeaseElector(
+            kube=ports.kube,
+            settings=settings.lease,
+            identity=ports.identity,
+            clock=ports.clock,
+            wall_clock=ports.wall_clock,
+            metrics=ElectorMetrics(registry),
+        )
+        cache = ClusterCache(settings=settings.sched, clock=ports.clock, registry=registry)
+        lookup = PodLookup(kube=ports.kube, cache=cache)
+        binder = Binder(
+            kube=ports.kube,
+            cache=cache,
+            lookup=lookup,
+            leadership=elector,
+            settings=settings.sched,
+            wall_clock=ports.wall_clock,
+            metrics=BindMetrics.declared_in(registry),
+        )
+        extender = Extender(
+            cache=cache,
+            lookup=lookup,
+            binder=binder,
+            leadership=elector,
+            settings=settings.sched,
+            clock=ports.clock,
+            wall_clock=ports.wall_clock,
+            metrics=ExtenderMetrics.declared_in(registry),
+        )
+        rules = Rules(
+            settings=settings.admission,
+            resources=settings.sched.resources,
+            defaults=settings.sched.defaults,
+        )
+        return cls(
+            settings=settings,
+            ports=ports,
+            elector=elector,
+            cache=cache,
+            extender=extender,
+            admission=Admission(metrics=AdmissionMetrics(registry), rules=rules),
+        )
+
+    def webhook_routes(self) -> Sequence[AbstractRouteDef]:
+        """What the API server calls."""
+        return self.admission.routes()
+
+    def extender_routes(self) -> Sequence[AbstractRouteDef]:
+        """What kube-scheduler calls."""
+        return self.extender.routes()
+
+    def pages(self) -> Mapping[str, Callable[[], Any]]:
+        """What /debug shows of this role."""
+        cache = self.cache
+        return {
+            "lease": lambda: {
+                "holder": self.elector.holder,
+                "identity": self.ports.identity,
+                "may_act": self.elector.may_act(),
+            },
+            "cache": lambda: {
+                "is_synced": cache.is_synced,
+                "nodes": cache.snapshots(),
+                "node_problems": cache.node_problems(),
+                "pods": cache.pod_records(),
+                "reservations": cache.reservations(),
+            },
+            "verdicts": self.extender.explanations.all,
+        }
+
+    def knows_leader(self) -> tuple[bool, str]:
+        """Whether this replica can serve its part: it leads and is synced, or it follows."""
+        if not self.elector.may_act():
+            return True, f"follows {self.elector.holder or 'nobody yet'}"
+        if self.cache.is_synced:
+            return True, "leads"
+        return False, "leads, but the cluster is not listed yet"
+
+    @asynccontextmanager
+    async def running(self, *leader_services: Callable[[], Service]) -> AsyncIterator[None]:
+        """Elect, and lead when it is our turn, for as long as the block lasts.
+
+        Args:
+            leader_services: made anew for each term, for what only the leader does.
+        """
+        term = LeaderTerms(role=self, makers=leader_services)
+        # Leader-only work is inside: it has stopped before the lease is released.
+        async with running(self.elector), running(term):
+            yield
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderTerms:
+    """Does the leader's work in each term, and nothing between terms; a service."""
+
+    role: SchedulerRole
+    makers: Sequence[Callable[[], Service]]
+    name: str = "leader"
+
+    async def run(self) -> None:
+        """Lead whenever it is our turn, until cancelled."""
+        while True:
+            await self.step()
+
+    async def step(self) -> None:
+        """One term: from gaining the lease to losing it."""
+        role = self.role
+        async with role.elector.leadership():
+            # What an earlier term knew is stale; followers know nothing of the cluster.
+            role.cache.reset()
+            services = [*self._watches(), *(make() for make in self.makers)]
+            async with running(*services):
+                await role.elector.wait_lost()
+            role.cache.reset()
+
+    def _watches(self) -> tuple[Service, ...]:
+        role, ports = self.role, self.role.ports
+        return tuple(
+            Reflector(
+                kube=ports.kube,
+                resource=resource,
+                sink=sink,
+                name=name,
+                clock=ports.wall_clock,
+                metrics=ports.watch_metrics,
+            )
+            for resource, sink, name in (
+                (NODES, NodeSink(role.cache), "node-watch"),
+                (PODS, PodSink(role.cache), "pod-watch"),
+            )
+        )
