@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003 - the settings loader evaluates the fields' types
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hamid.errors import SettingsError

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections import OrderedDict
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from hamid.kube.errors import (
     AlreadyExists,
     Conflict,
-    Gone,
     Invalid,
     NotFound,
 )
@@ -29,6 +27,7 @@ from hamid.kube.fake.catalog import Catalog
 from hamid.kube.fake.faults import FaultKind, RequestLog
 from hamid.kube.fake.features import FakeFeatures
 from hamid.kube.fake.gate import Gate
+from hamid.kube.fake.pages import OpenLists
 from hamid.kube.fake.patches import patched
 from hamid.kube.fake.selectors import selector
 from hamid.kube.fake.store import Store, copied
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from hamid.kube.fake.catalog import ServedResource
     from hamid.kube.fake.faults import Faults
+    from hamid.kube.fake.selectors import Predicate
     from hamid.kube.fake.store import Subscription
     from hamid.kube.fake.values import Selection, Target
     from hamid.kube.port import JsonObject, PatchBody, Resource
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 STANDING_CLOCK_S: Final = 1_704_067_200.0
 NAME_SUFFIX_CHARS: Final = "bcdfghjklmnpqrstvwxz2456789"
 FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-OPEN_LISTS_MAX: Final = 100
 PATCH_TRIES: Final = 5
 
 
@@ -72,7 +71,7 @@ class FakeApi:
     admission: Admission = field(init=False)
     catalog: Catalog = field(init=False)
     _rng: random.Random = field(init=False, repr=False)
-    _open_lists: OrderedDict[str, Page] = field(default_factory=OrderedDict, repr=False)
+    _open_lists: OpenLists = field(default_factory=OpenLists, repr=False)
 
     def __post_init__(self) -> None:
         self.gate = Gate(requests=RequestLog(self.clock))
@@ -102,19 +101,12 @@ class FakeApi:
         async with self.gate.request(target, "list"):
             self.catalog.of(target.resource)
             if selection.continue_token:
-                page = self._open_lists.pop(selection.continue_token, None)
-                if page is None:
-                    raise Gone("The provided continue parameter is too old")
+                page = self._open_lists.rest_of(selection.continue_token)
             else:
-                matches = selector(
-                    target.resource,
-                    labels=selection.labels,
-                    fields=_with_name(selection.fields, target.name),
-                    namespace=target.namespace,
-                )
+                matches = _predicate(target, selection)
                 found = self.store.select(target.resource, matches)
                 page = Page(items=found, version=self.store.version)
-            return self._cut(page, selection.limit)
+            return self._open_lists.cut(page, selection.limit)
 
     @asynccontextmanager
     async def watching(
@@ -123,12 +115,7 @@ class FakeApi:
         """A watch, begun and checked: the events after `since`, `Dropped` where it is to be cut."""
         async with self.gate.request(target, "watch"):
             self.catalog.of(target.resource)
-            matches = selector(
-                target.resource,
-                labels=selection.labels,
-                fields=_with_name(selection.fields, target.name),
-                namespace=target.namespace,
-            )
+            matches = _predicate(target, selection)
             subscription = self.store.subscribe(target.resource, _version_number(since), matches)
         try:
             async with aclosing(self._events(target, subscription, timeout_s)) as events:
@@ -206,12 +193,7 @@ class FakeApi:
         """Delete all objects that match."""
         async with self.gate.request(target, "deletecollection"):
             served = self.catalog.of(target.resource)
-            matches = selector(
-                target.resource,
-                labels=selection.labels,
-                fields=selection.fields,
-                namespace=target.namespace,
-            )
+            matches = _predicate(target, selection)
             for item in self.store.select(target.resource, matches):
                 self._delete(served, item, None)
 
@@ -390,15 +372,6 @@ class FakeApi:
                 self._delete(self.catalog.of(resource), other, 0 if is_inside else None)
         return last
 
-    def _cut(self, page: Page, limit: int) -> Page:
-        if not limit or len(page.items) <= limit:
-            return page
-        token = f"page-{self._rng.getrandbits(64):016x}"
-        self._open_lists[token] = Page(items=page.items[limit:], version=page.version)
-        while len(self._open_lists) > OPEN_LISTS_MAX:
-            self._open_lists.popitem(last=False)
-        return Page(items=page.items[:limit], version=page.version, continue_token=token)
-
     def _bookmark(self, resource: Resource) -> JsonObject:
         metadata = {"resourceVersion": str(self.store.version), "creationTimestamp": None}
         return {
@@ -408,11 +381,15 @@ class FakeApi:
         }
 
 
-def _with_name(fields: str | None, name: str | None) -> str | None:
-    """A watch or list of one name is one with a field selector."""
-    if name is None:
-        return fields
-    return f"metadata.name={name}" + (f",{fields}" if fields else "")
+def _predicate(target: Target, selection: Selection) -> Predicate:
+    """What is selected; a watch or list of one name is one with a field selector."""
+    named = f"metadata.name={target.name}" if target.name is not None else None
+    return selector(
+        target.resource,
+        labels=selection.labels,
+        fields=",".join(filter(None, (named, selection.fields))),
+        namespace=target.namespace,
+    )
 
 
 def _version_number(text: str) -> int:

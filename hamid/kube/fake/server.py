@@ -6,14 +6,22 @@ import base64
 import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import orjson
 import yaml
 from aiohttp import web
 
-from hamid.kube.errors import ApiError, Invalid, NotFound, TooManyRequests, Unauthorized
+from hamid.kube.errors import ApiError, Invalid, NotFound, Unauthorized
 from hamid.kube.fake import discovery
+from hamid.kube.fake.answers import (
+    MethodNotAllowed,
+    UnsupportedMediaType,
+    body_of,
+    json_answer,
+    refusal,
+    success,
+)
 from hamid.kube.fake.api import FakeApi
 from hamid.kube.fake.table import table
 from hamid.kube.fake.values import Dropped, Selection, Target
@@ -133,7 +141,7 @@ class FakeApiServer:
             caller = self._caller(request)
             return self._discovered(request) or await self._routed(request, caller)
         except ApiError as error:
-            return _status(error)
+            return refusal(error)
         except Dropped:
             _cut(request)
             return web.Response()  # into the void
@@ -163,7 +171,7 @@ class FakeApiServer:
             "/openapi/v3": lambda: discovery.openapi_index(catalog),
         }
         if path in fixed:
-            return _json(fixed[path]())
+            return json_answer(fixed[path]())
         is_openapi = path.startswith("/openapi/v3/")
         root = _ROOT_PATH.fullmatch(path.removeprefix("/openapi/v3"))
         if root is None:
@@ -173,7 +181,7 @@ class FakeApiServer:
         if resources is None:
             raise NotFound("the server could not find the requested resource")
         document = discovery.openapi_document(catalog, group, version)
-        return _json(document if is_openapi else resources)
+        return json_answer(document if is_openapi else resources)
 
     async def _routed(self, request: web.Request, caller: str) -> web.StreamResponse:
         address = self._address(request.path)
@@ -191,12 +199,12 @@ class FakeApiServer:
             case "POST":
                 return await self._post(request, target)
             case "PUT":
-                return _json(await self.api.update(target, await _body(request)))
+                return json_answer(await self.api.update(target, await body_of(request)))
             case "PATCH":
                 return await self._patch(request, target)
             case "DELETE":
                 return await self._delete(request, target)
-        raise _MethodNotAllowed(f"the server does not allow {request.method} on this resource")
+        raise MethodNotAllowed(f"the server does not allow {request.method} on this resource")
 
     def _address(self, path: str) -> _Address:
         match = _OBJECT_PATH.fullmatch(path)
@@ -218,7 +226,7 @@ class FakeApiServer:
         is_watch = query.get("watch") in {"1", "true"}
         if target.name is not None and not is_watch:
             item = await self.api.get(target)
-            return _json(self._as_asked(request, target, item))
+            return json_answer(self._as_asked(request, target, item))
         selection = Selection(
             labels=query.get("labelSelector"),
             fields=query.get("fieldSelector"),
@@ -245,7 +253,7 @@ class FakeApiServer:
             }
         if page.continue_token:
             answer["metadata"]["continue"] = page.continue_token
-        return _json(answer)
+        return json_answer(answer)
 
     async def _watch(
         self, request: web.Request, target: Target, selection: Selection
@@ -296,34 +304,36 @@ class FakeApiServer:
         )
 
     async def _post(self, request: web.Request, target: Target) -> web.Response:
-        body = await _body(request)
+        body = await body_of(request)
         if target.resource == PODS and target.subresource == "binding":
             await self.api.bind(target, body)
-            return _json(_success(201), code=201)
+            return json_answer(success(201), code=201)
         if target.resource == PODS and target.subresource == "eviction":
             await self.api.evict(target, body)
-            return _json(_success(201), code=201)
+            return json_answer(success(201), code=201)
         if target.name is not None:
-            raise _MethodNotAllowed("the server does not allow this method on this resource")
+            raise MethodNotAllowed("the server does not allow this method on this resource")
         if body.get("kind", target.resource.kind) != target.resource.kind:
             raise Invalid(f"the object is a {body['kind']}, not a {target.resource.kind}")
         created = await self.api.create(target, body)
-        return _json(self._as_asked(request, target, created), code=201)
+        return json_answer(self._as_asked(request, target, created), code=201)
 
     async def _patch(self, request: web.Request, target: Target) -> web.Response:
         try:
             kind = PatchKind(request.content_type)
         except ValueError as error:
-            raise _UnsupportedMediaType(f"no patch is of type {request.content_type}") from error
+            raise UnsupportedMediaType(f"no patch is of type {request.content_type}") from error
         text = await request.read()
         try:
             patch = yaml.safe_load(text) if kind is PatchKind.APPLY else orjson.loads(text)
         except (yaml.YAMLError, orjson.JSONDecodeError) as error:
             raise Invalid(f"the patch cannot be read: {error}") from error
-        return _json(self._as_asked(request, target, await self.api.patch(target, patch, kind)))
+        return json_answer(
+            self._as_asked(request, target, await self.api.patch(target, patch, kind))
+        )
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
-        options = await _body(request) if request.can_read_body else {}
+        options = await body_of(request) if request.can_read_body else {}
         grace = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
         if target.name is None:
             selection = Selection(
@@ -331,20 +341,10 @@ class FakeApiServer:
                 fields=request.query.get("fieldSelector"),
             )
             await self.api.delete_collection(target, selection)
-            return _json(_success(200))
+            return json_answer(success(200))
         uid = (options.get("preconditions") or {}).get("uid")
         left = await self.api.delete(target, uid=uid, grace_s=None if grace is None else int(grace))
-        return _json(_success(200) if left is None else left)
-
-
-class _MethodNotAllowed(Invalid):
-    code = 405
-    reason = "MethodNotAllowed"
-
-
-class _UnsupportedMediaType(Invalid):
-    code = 415
-    reason = "UnsupportedMediaType"
+        return json_answer(success(200) if left is None else left)
 
 
 def _cut(request: web.Request) -> None:
@@ -361,49 +361,3 @@ def _has_subresource(served: ServedResource, name: str) -> bool:
 
 def _wants_table(request: web.Request) -> bool:
     return "as=Table" in request.headers.get("Accept", "").split(",")[0].replace(" ", "")
-
-
-async def _body(request: web.Request) -> JsonObject:
-    text = await request.read()
-    if not text:
-        return {}
-    if "protobuf" in request.content_type:
-        raise _UnsupportedMediaType("this server reads JSON and YAML, not protobuf")
-    try:
-        body = yaml.safe_load(text) if "yaml" in request.content_type else orjson.loads(text)
-    except (yaml.YAMLError, orjson.JSONDecodeError) as error:
-        raise Invalid(f"the body cannot be read: {error}") from error
-    if not isinstance(body, dict):
-        raise Invalid("the body is no object")
-    return body
-
-
-def _json(value: Any, *, code: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(value), status=code, content_type="application/json")
-
-
-def _success(code: int) -> JsonObject:
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "code": code,
-    }
-
-
-def _status(error: ApiError) -> web.Response:
-    status: JsonObject = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": error.message,
-        "reason": error.reason,
-        "code": error.code,
-    }
-    response = _json(status, code=error.code)
-    retry_after_s = getattr(error, "retry_after_s", 0.0)
-    if retry_after_s or isinstance(error, TooManyRequests):
-        response.headers["Retry-After"] = str(round(retry_after_s))
-    return response
