@@ -4,10 +4,10 @@ import aiohttp
 import pytest
 import structlog
 from aiohttp import web
-from sites import Pki, client, client_context, serving
 
 from hamid.web.certs import FileReloader, ServerTls, TlsFiles, TlsMaterial
 from hamid.web.errors import CertificateError
+from tests.web.sites import Pki, client, client_context, serving
 
 
 async def hello(_request):

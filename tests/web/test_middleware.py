@@ -4,11 +4,11 @@ import pytest
 import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from sites import client, serving
 
 from hamid.errors import AdmissionError, HamidError, RequestError
 from hamid.web.errors import Refusal
 from hamid.web.settings import WebSettings
+from tests.web.sites import client, serving
 
 
 class Conflicting(HamidError):

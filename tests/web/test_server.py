@@ -3,12 +3,12 @@ import asyncio
 import aiohttp
 import pytest
 from aiohttp import web
-from sites import client, make_server, make_site
 
 from hamid.aiokit.services import running
 from hamid.errors import SettingsError
 from hamid.web.certs import ServerTls
 from hamid.web.server import WebSite, is_loopback
+from tests.web.sites import client, make_server, make_site
 
 
 async def hello(_request):
