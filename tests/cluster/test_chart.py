@@ -187,7 +187,7 @@ def test_a_replica_writes_no_other_node(leader: Replica, worker: Replica):
 
 
 def test_a_replica_changes_nothing_of_its_node_but_annotations(worker: Replica):
-    refusal = "may change nothing of its node but annotations"
+    refusal = "a replica may change nothing but annotations"
 
     assert refusal in worker.can(
         "label", "node", "worker", "node-role.kubernetes.io/control-plane="
@@ -197,6 +197,25 @@ def test_a_replica_changes_nothing_of_its_node_but_annotations(worker: Replica):
         "patch", "node", "worker", "-p", '{"spec": {"unschedulable": true}}'
     )
     assert "cannot delete" in worker.can("delete", "node", "worker")
+
+
+def test_a_replica_that_gives_slices_annotates_pods_of_its_own_node(
+    cluster: Cluster, leader: Replica, worker: Replica, unbound: str
+):
+    note = ("annotate", "pod", unbound, "-n", "default", "hamid.io/allocation=x")
+    admin = Replica(cluster=cluster, node=None, kubeconfig=cluster.kubeconfig)
+    assert "cannot patch" in worker.can(*note)
+    run_release(cluster, "upgrade", "--set", "devicePlugin.undecidedPods=slice")
+
+    refused_unbound = worker.can(*note)
+    assert not admin.bind(unbound, "worker")
+    refused_elsewhere = leader.can(*note)
+
+    assert 'node "worker" may not write a pod on node ""' in refused_unbound
+    assert 'node "leader" may not write a pod on node "worker"' in refused_elsewhere
+    assert not worker.can(*note)
+    assert "nothing but annotations" in worker.can("label", "pod", unbound, "-n", "default", "a=b")
+    run_release(cluster, "upgrade")
 
 
 @pytest.fixture

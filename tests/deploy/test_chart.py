@@ -253,12 +253,26 @@ def test_the_daemon_may_do_exactly_this():
             "patch",
             "delete",
         ),
+        ("", "endpoints", "hamid-scheduler"): ("get", "delete"),
         ("", "secrets", "hamid-tls", "hamid-scheduler-client"): (
             "get",
             "update",
             "patch",
         ),
     }
+
+
+def test_a_cluster_without_endpoint_slices_lets_it_write_endpoints():
+    role = rules(rendered(version="1.20.15")["Role", "hamid"])
+
+    assert role["", "endpoints"] == ("create",)
+    assert role["", "endpoints", "hamid-scheduler"] == ("get", "update", "delete")
+
+
+def test_only_a_daemon_that_gives_slices_may_annotate_pods():
+    objects = rendered("--set", "devicePlugin.undecidedPods=slice")
+
+    assert rules(objects["ClusterRole", "hamid"])["", "pods"] == ("get", "list", "watch", "patch")
 
 
 def test_kube_scheduler_gets_the_roles_of_a_scheduler_and_its_own_lease_only_with_replicas():
