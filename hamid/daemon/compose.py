@@ -138,7 +138,7 @@ class _Parts:
 
     def scheduler(self) -> SchedulerRole | None:
         """The scheduler role, not yet running."""
-        if self.settings.roles.scheduler is Switch.OFF:
+        if self.settings.roles.scheduler is Switch.NEVER:
             return None
         identity = self.settings.identity
         role = SchedulerRole.assemble(
@@ -270,14 +270,14 @@ async def _with_candidacy(settings: Settings, kube: KubePort) -> Settings:
 
 async def _open_nvml(stack: AsyncExitStack, settings: Settings) -> NvmlPort | None:
     """The driver, or None where this node has no device plugin to run."""
-    if settings.roles.plugin is Switch.OFF:
+    if settings.roles.plugin is Switch.NEVER:
         return None
     try:
         nvml = await stack.enter_async_context(
             NvmlClient.open(library_path=settings.nvml.library, host_root=settings.nvml.host_root)
         )
     except NvmlError as error:
-        if settings.roles.plugin is Switch.ON:
+        if settings.roles.plugin is Switch.ALWAYS:
             raise
         log.info("no device plugin here", reason=error.message)
         driver = settings.nvml.host_root / "proc/driver/nvidia/version"

@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class Switch(StrEnum):
-    """Whether a role runs here."""
+    """Whether a role runs here; not `on` and `off`, which YAML reads as booleans."""
 
     AUTO = "auto"
     """If this node can: for the device plugin, if its driver answers."""
-    ON = "on"
-    OFF = "off"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class RoleSettings:
     """Which roles this replica plays; `scheduler` includes webhook, extender and candidacy."""
 
     plugin: Switch = Switch.AUTO
-    scheduler: Switch = Switch.ON
+    scheduler: Switch = Switch.ALWAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +228,8 @@ def _kube(kube: KubeSettings, kubeconfig: Path | None) -> KubeSettings:
 
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
-    for kind in (bool, int, float, str):
-        converter.register_structure_hook(kind, _strict)
+    # By function: a hook for str would be taken for enums, too.
+    converter.register_structure_hook_func(_WORDS.__contains__, _strict)
     converter.register_structure_hook(Path, lambda value, _: Path(_strict(value, str)))
     converter.register_structure_hook_factory(
         is_dataclass, lambda kind: make_dict_structure_fn(kind, converter)
