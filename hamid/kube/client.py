@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import orjson
 
-from hamid.kube.errors import NotFound, Unavailable, error_for_status
+from hamid.kube.errors import Conflict, NotFound, Unavailable, error_for_status
 from hamid.kube.port import (
     PODS,
     EventKind,
@@ -226,7 +226,11 @@ class KubeClient:
         node_name: str,
         annotations: Mapping[str, str],
     ) -> None:
-        """Bind the pod and merge the annotations into it: one request."""
+        """Bind the pod and merge the annotations into it: one request, or two on old servers."""
+        if not (await self.version()).has_binding_uid_check:
+            found = await self.get(PODS, name, namespace=namespace)
+            if found["metadata"]["uid"] != uid:
+                raise Conflict(f"pod {namespace}/{name} has uid {found['metadata']['uid']}")
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -274,9 +278,7 @@ class KubeClient:
             answer = await self.transport.answer(
                 Call(verb="get", resource="version", path="/version")
             )
-            self._version = ServerVersion(
-                major=_digits(answer.get("major")), minor=_digits(answer.get("minor"))
-            )
+            self._version = _version(answer)
         return self._version
 
     async def serves(self, resource: Resource) -> bool:
@@ -341,7 +343,13 @@ def _label(resource: Resource, subresource: str | None) -> str:
     return resource.label if subresource is None else f"{resource.label}/{subresource}"
 
 
-def _digits(value: Any) -> int:
-    """The number that begins the text: providers say `27+`."""
-    match = re.match(r"\d+", str(value or ""))
-    return int(match.group()) if match else 0
+def _version(answer: JsonObject) -> ServerVersion:
+    """The version in an answer; providers write a minor of `27+` and a `v1.27.4-eks-1a2b`."""
+    match = re.match(r"v(\d+)\.(\d+)\.(\d+)", str(answer.get("gitVersion")))
+    if match is not None:
+        major, minor, patch = (int(part) for part in match.groups())
+        return ServerVersion(major=major, minor=minor, patch=patch)
+    numbers = re.match(r"(\d+) (\d+)", f"{answer.get('major')} {answer.get('minor')}")
+    if numbers is None:
+        raise Unavailable("get /version: an answer without a version")
+    return ServerVersion(major=int(numbers[1]), minor=int(numbers[2]))

@@ -10,7 +10,9 @@ Invariants:
 3. `watch` ends, without error, when the server closes it in order; the caller resumes at the
    last resourceVersion it saw. It raises `Gone` when that is too old, and `Unavailable` when the
    stream was cut or fell silent.
-4. `bind` is one call, and all or nothing.
+4. `bind` is one call, and all or nothing. Servers that do not compare the uid themselves
+   (`ServerVersion.has_binding_uid_check`) cost a second call, a read before; between the two a pod
+   of the same name may still take the other's place.
 """
 
 from __future__ import annotations
@@ -133,6 +135,10 @@ CLUSTER_ROLE_BINDINGS: Final = _grouped(
 )
 
 
+_UID_CHECK_BACK_IN_1_25: Final = 9
+_UID_CHECK_BACK_IN_1_26: Final = 4
+
+
 class EventKind(StrEnum):
     """What a watch event says; the server's errors become exceptions instead."""
 
@@ -169,13 +175,27 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ServerVersion:
-    """The API server's version, such as 1.37."""
+    """The API server's version, such as 1.37; the patch is 0 where nobody cares."""
 
     major: int
     minor: int
+    patch: int = 0
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
+
+    @property
+    def has_binding_uid_check(self) -> bool:
+        """Whether the server compares a Binding's uid with the pod's.
+
+        It does since 1.23 (kubernetes/kubernetes#105913), but 1.25 and 1.26 had lost it until
+        1.25.9 and 1.26.4 (#116550).
+        """
+        if (self.major, self.minor) == (1, 25):
+            return self.patch >= _UID_CHECK_BACK_IN_1_25
+        if (self.major, self.minor) == (1, 26):
+            return self.patch >= _UID_CHECK_BACK_IN_1_26
+        return self >= ServerVersion(major=1, minor=23)
 
 
 class KubePort(Protocol):

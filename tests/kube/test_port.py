@@ -44,3 +44,30 @@ def test_names_for_api_version_and_label() -> None:
 def test_versions_compare_as_numbers() -> None:
     assert ServerVersion(major=1, minor=9) < ServerVersion(major=1, minor=20)
     assert str(ServerVersion(major=1, minor=37)) == "1.37"
+
+
+@pytest.mark.parametrize(
+    ("version", "has_check"),
+    [
+        ((1, 20, 15), False),
+        ((1, 22, 17), False),
+        ((1, 23, 0), True),
+        ((1, 24, 3), True),
+        ((1, 25, 0), False),
+        ((1, 25, 8), False),
+        ((1, 25, 9), True),
+        ((1, 26, 3), False),
+        ((1, 26, 4), True),
+        ((1, 27, 0), True),
+        ((1, 37, 2), True),
+    ],
+)
+def test_it_is_known_which_servers_compare_the_uid_of_a_binding(
+    version: tuple[int, int, int],
+    has_check: bool,  # noqa: FBT001
+) -> None:
+    major, minor, patch = version
+
+    found = ServerVersion(major=major, minor=minor, patch=patch)
+
+    assert found.has_binding_uid_check is has_check

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from hamid.kube.fake.values import Selection, Target
     from hamid.kube.port import JsonObject, PatchBody, Resource
 
-# The beginning of 2024, for tests that do not care.
-STANDING_CLOCK_S: Final = 1_704_067_200.0
+STANDING_CLOCK_S: Final = 1_704_067_200.0  # the beginning of 2024, for who does not care
 NAME_SUFFIX_CHARS: Final = "bcdfghjklmnpqrstvwxz2456789"
 FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 PATCH_TRIES: Final = 5
@@ -201,7 +200,9 @@ class FakeApi:
         """Give a pod its node and the Binding's annotations: one change, or none."""
         async with self.gate.request(target, "create"):
             pod = self._existing(target)
-            self.store.put(PODS, bound(pod, binding, target=target, now=self.now()))
+            version = self.features.server_version
+            new = bound(pod, binding, target=target, now=self.now(), version=version)
+            self.store.put(PODS, new)
 
     async def evict(self, target: Target, eviction: JsonObject) -> None:
         """Delete a pod by way of an eviction. Disruption budgets are not looked at."""

@@ -6,19 +6,27 @@ from typing import TYPE_CHECKING
 
 from hamid.kube.errors import Conflict, Invalid
 from hamid.kube.fake.rules import precondition_failed
+from hamid.kube.port import ServerVersion
 
 if TYPE_CHECKING:
     from hamid.kube.fake.values import Target
     from hamid.kube.port import JsonObject
 
 
-def bound(pod: JsonObject, binding: JsonObject, *, target: Target, now: str) -> JsonObject:
+def bound(
+    pod: JsonObject, binding: JsonObject, *, target: Target, now: str, version: ServerVersion
+) -> JsonObject:
     """The pod as the Binding leaves it; raises `Conflict` where the real server does."""
     metadata, given = pod["metadata"], binding.get("metadata") or {}
     destination = binding.get("target") or {}
     if not destination.get("name") or destination.get("kind", "Node") != "Node":
         raise Invalid("target.name: Required value, and target.kind must be empty or Node")
-    for name in ("uid", "resourceVersion"):
+    has_version_check = version >= ServerVersion(major=1, minor=23)
+    checks = (
+        ("uid", version.has_binding_uid_check),
+        ("resourceVersion", has_version_check),
+    )
+    for name in (name for name, is_checked in checks if is_checked):
         wanted = given.get(name)
         if wanted and wanted != metadata[name]:
             raise precondition_failed(target, name, wanted, metadata)

@@ -23,7 +23,7 @@ def version_info(features: FakeFeatures) -> JsonObject:
     return {
         "major": str(version.major),
         "minor": str(version.minor),
-        "gitVersion": f"v{version}.0",
+        "gitVersion": f"v{version}.{version.patch}",
         "gitCommit": "0" * 40,
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -12,7 +12,7 @@ class FakeFeatures:
     """The version to imitate and what to lack beyond it.
 
     Attributes:
-        version: `1.20` to `1.37`.
+        version: `1.20` to `1.37`, with a patch if that matters.
         lacks: labels of resources (`validatingadmissionpolicies.admissionregistration.k8s.io`),
             and `matchConditions`, `bookmarks`.
     """
@@ -23,8 +23,8 @@ class FakeFeatures:
     @property
     def server_version(self) -> ServerVersion:
         """The version as a value."""
-        major, minor = self.version.split(".")[:2]
-        return ServerVersion(major=int(major), minor=int(minor))
+        major, minor, patch = (*map(int, self.version.split(".")), 0)[:3]
+        return ServerVersion(major=major, minor=minor, patch=patch)
 
     @property
     def has_match_conditions(self) -> bool:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hamid.kube.errors import NotFound, Unavailable
+from hamid.kube.errors import Conflict, NotFound, Unavailable
 from hamid.kube.fake.api import FakeApi
 from hamid.kube.fake.store import copied
 from hamid.kube.fake.values import Dropped, Selection, Target
@@ -145,7 +145,11 @@ class FakeKube:
         node_name: str,
         annotations: Mapping[str, str],
     ) -> None:
-        """Bind the pod and merge the annotations into it."""
+        """Bind the pod and merge the annotations into it, as the real client does."""
+        if not self.api.features.server_version.has_binding_uid_check:
+            found = await self.get(PODS, name, namespace=namespace)
+            if found["metadata"]["uid"] != uid:
+                raise Conflict(f"pod {namespace}/{name} has uid {found['metadata']['uid']}")
         binding = {
             "metadata": {"name": name, "uid": uid, "annotations": dict(annotations)},
             "target": {"kind": "Node", "name": node_name},

@@ -201,3 +201,14 @@ async def test_a_dry_run_changes_nothing() -> None:
 
     assert made["metadata"]["uid"]
     assert (await FakeKube(api=api).list(CONFIG_MAPS)).items == ()
+
+
+async def test_a_server_that_does_not_compare_uids_binds_any_pod_of_the_name() -> None:
+    api = FakeApi(features=FakeFeatures(version="1.22"))
+    await FakeKube(api=api).create(PODS, pod("a"), namespace="default")
+
+    target = Target(resource=PODS, namespace="default", name="a", subresource="binding")
+    await api.bind(target, {"metadata": {"uid": "another"}, "target": {"name": "n1"}})
+
+    found = await FakeKube(api=api).get(PODS, "a", namespace="default")
+    assert found["spec"]["nodeName"] == "n1"
