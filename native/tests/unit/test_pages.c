@@ -47,42 +47,37 @@ static int take_60_and_be_killed(void)
 	return 2;
 }
 
-/* The process lives on as another program, which waits for `pipe_fd` to end. */
-static void take_60_and_become_another(int pipe_fd)
+/* The process lives on as another program, which says so and waits for its input to end. */
+static void take_60_and_become_another(int input, int output)
 {
 	uint32_t device;
 	if (pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
 		_exit(1);
-	dup2(pipe_fd, STDIN_FILENO);
-	execlp("cat", "cat", NULL);
+	dup2(input, STDIN_FILENO);
+	dup2(output, STDOUT_FILENO);
+	execl("/bin/sh", "sh", "-c", "echo ready; read line; exit 0", NULL);
 	_exit(2);
 }
 
 static void check_exec(void)
 {
-	int ends[2];
-	if (pipe2(ends, O_CLOEXEC) < 0)
+	int to_child[2], from_child[2];
+	if (pipe2(to_child, O_CLOEXEC) < 0 || pipe2(from_child, O_CLOEXEC) < 0)
 		exit(2);
 	pid_t child = fork();
 	if (child == 0)
-		take_60_and_become_another(ends[0]);
-	close(ends[0]);
-	/* "cat" ends with the pipe; until then it is there, and holds nothing. */
-	char name[64], exe[64] = "";
-	snprintf(name, sizeof name, "/proc/%d/comm", child);
-	while (strncmp(exe, "cat", 3) != 0) {
-		int fd = open(name, O_RDONLY);
-		if (fd < 0 || read(fd, exe, sizeof exe) <= 0)
-			break;
-		close(fd);
-		sched_yield();
-	}
-	EXPECT_EQUAL(used_bytes(), 0);
+		take_60_and_become_another(to_child[0], from_child[1]);
+	char ready[8];
+	EXPECT(read(from_child[0], ready, sizeof ready) > 0);
 	EXPECT_EQUAL(kill(child, 0), 0);
-	close(ends[1]);
+	EXPECT_EQUAL(used_bytes(), 0);
+	close(to_child[1]);
 	int status = -1;
 	waitpid(child, &status, 0);
 	EXPECT_EQUAL(status, 0);
+	close(to_child[0]);
+	close(from_child[0]);
+	close(from_child[1]);
 }
 
 static int close_all_and_take_40(void)
