@@ -316,16 +316,6 @@ def test_what_the_operator_may_not_want_gets_one_verdict_by_his_policy(item, set
             assert patched(item, verdict)["spec"]["schedulerName"] == names.SCHEDULER_NAME
 
 
-def test_the_defaults_refuse_privilege_and_preset_nodes_and_warn_of_host_pid():
-    settings = AdmissionSettings()
-
-    assert settings.privileged_user is Policy.REFUSE
-    assert settings.privileged_neighbour is Policy.REFUSE
-    assert settings.preset_node is Policy.REFUSE
-    assert settings.host_pid is Policy.WARN
-    assert settings.foreign_scheduler is Policy.WARN
-
-
 def test_a_refusal_gives_all_reasons_at_once():
     item = pod(container("a", gpu=1, **PRIVILEGED), container("b", **PRIVILEGED), nodeName="node-7")
 

@@ -3,7 +3,6 @@ import random
 import pytest
 
 from hamid.codec.lease import format_micro_time
-from hamid.errors import SettingsError
 from hamid.model.lease import LeaseRecord
 from hamid.sched import lease_polling as polling
 from hamid.sched.leader_settings import LeaseSettings
@@ -74,17 +73,3 @@ def test_delays_keep_within_their_bounds():
     assert extremes(lambda: polling.confirm_delay_s(SETTINGS, rng)) == (15, 17)
     assert extremes(lambda: polling.slow_delay_s(SETTINGS, rng, is_first=True)) == (0, 500)
     assert extremes(lambda: polling.slow_delay_s(SETTINGS, rng, is_first=False)) == (375, 625)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"lease_duration_s": 10.0},
-        {"renew_deadline_s": 2.0},
-        {"standby_count": 0},
-        {"slow_poll_s": 14.0},
-    ],
-)
-def test_settings_that_cannot_work_are_refused(wrong):
-    with pytest.raises(SettingsError):
-        LeaseSettings(**wrong)

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from hamid.errors import SettingsError
 from hamid.sched import tls_state as tls
 from hamid.sched.certificate_settings import DAY_S, YEAR_S, CertificateSettings
 from hamid.web import pki
@@ -151,17 +150,3 @@ def test_no_key_of_a_client_or_its_authority_is_in_the_secret_that_all_replicas_
     values = tls.encode_state(first)
 
     assert {key for key in values if key.endswith(".key")} == {"authority.key", "tls.key"}
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"server_names": ()},
-        {"server_lifetime_s": 60.0},
-        {"client_lifetime_s": 60.0},
-        {"authority_lifetime_s": 90 * DAY_S},
-    ],
-)
-def test_settings_that_cannot_work_are_refused(wrong):
-    with pytest.raises(SettingsError):
-        CertificateSettings(**wrong)
