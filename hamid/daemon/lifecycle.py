@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
@@ -95,7 +95,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [leaf for each in error.exceptions for leaf in _leaves(each)]
 
 
-def leave(code: int) -> None:
+def leave(code: int) -> NoReturn:
     """End the process now: a thread that hangs in the driver would keep a normal exit waiting."""
     sys.stdout.flush()
     sys.stderr.flush()
