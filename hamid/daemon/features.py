@@ -42,6 +42,11 @@ class ClusterFeatures:
                 "there is no ValidatingAdmissionPolicy: any node's replica could write to other "
                 "nodes and bind pods; RBAC alone cannot tell the nodes apart"
             )
+        if not self.version.has_binding_uid_check:
+            missing.append(
+                "the API server does not compare a Binding's uid: each bind reads the pod first, and "
+                "a pod deleted and made anew in between may get its predecessor's slice"
+            )
         if not self.has_endpoint_slices:
             missing.append("there is no EndpointSlice v1: the leader publishes Endpoints instead")
         return tuple(missing)

@@ -1,0 +1,302 @@
+"""One pod's slice, from kubectl to the limit in its container, on the real thing."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from hamid.plugin.journal import decode_grant
+from tests.cluster.harness import GLIBC
+from tests.cluster.stand import SIM, stand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.cluster.harness import Cluster
+    from tests.cluster.stand import Stand
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def hamid(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    with stand(real_cluster, tmp_path_factory.mktemp("stand")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _clean(hamid: Stand) -> Iterator[None]:
+    yield
+    hamid.cluster.kubectl("delete", "deployments,pods,secrets", "--all", "--wait=true")
+
+
+def container(
+    name: str, limits: Mapping[str, str], *arguments: str, env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A container that runs the tenant program, or sleeps."""
+    variables = {"LD_LIBRARY_PATH": SIM, **(env or {})}
+    return {
+        "name": name,
+        "image": GLIBC,
+        "imagePullPolicy": "Never",
+        "command": [f"{SIM}/alloc_mib", *arguments] if arguments else ["sleep", "1000"],
+        "env": [{"name": key, "value": value} for key, value in variables.items()],
+        "resources": {"limits": {f"nvidia.com/{key}": value for key, value in limits.items()}},
+        "volumeMounts": [{"name": "sim", "mountPath": SIM}],
+    }
+
+
+def pod(name: str, sim: Path, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A pod that does not restart, with the simulated driver mounted."""
+    volumes = [{"name": "sim", "hostPath": {"path": str(sim)}}, *spec.pop("volumes", [])]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "volumes": volumes,
+            "containers": list(containers),
+            **spec,
+        },
+    }
+
+
+def said(hamid: Stand, name: str, container_name: str) -> list[dict[str, Any]]:
+    """What the tenant program printed."""
+    lines = hamid.cluster.kubectl("logs", name, "-c", container_name).splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def results(hamid: Stand, name: str, container_name: str) -> list[tuple[int, str]]:
+    """MiB asked for and what came of it."""
+    lines = said(hamid, name, container_name)
+    return [(line["mib"], line["result"]) for line in lines if line["call"] == "cuMemAlloc"]
+
+
+def totals_mib(hamid: Stand, name: str, container_name: str) -> dict[str, int]:
+    """What each way of asking says the card's memory is."""
+    lines = said(hamid, name, container_name)
+    return {line["call"]: line["total_bytes"] // MIB for line in lines if "total_bytes" in line}
+
+
+def test_a_slice_holds_in_its_container(hamid: Stand) -> None:
+    limits = {"gpu": "1", "gpumem": "3000", "gpucores": "30"}
+    hamid.cluster.apply(json.dumps(pod("exact", hamid.sim, container("main", limits, "3000", "1"))))
+
+    hamid.cluster.wait_for_phase("exact", "Succeeded")
+
+    assert results(hamid, "exact", "main") == [
+        (3000, "CUDA_SUCCESS"),
+        (1, "CUDA_ERROR_OUT_OF_MEMORY"),
+    ]
+    assert set(totals_mib(hamid, "exact", "main").values()) == {3000}
+    assert len(totals_mib(hamid, "exact", "main")) >= 3
+
+
+def test_the_environment_raises_no_limit(hamid: Stand) -> None:
+    forged = {
+        "CUDA_DEVICE_MEMORY_LIMIT_0": "99999m",
+        "CUDA_DEVICE_MEMORY_LIMIT": "99999m",
+        "HAMID_LIMITS_DIR": "/tmp",
+        "HAMID_DISABLE": "1",
+        "CUDA_DISABLE_CONTROL": "true",
+        "LD_PRELOAD": "",
+    }
+    limits = {"gpu": "1", "gpumem": "500"}
+    hamid.cluster.apply(
+        json.dumps(pod("forger", hamid.sim, container("main", limits, "500", "1", env=forged)))
+    )
+
+    hamid.cluster.wait_for_phase("forger", "Succeeded")
+
+    assert results(hamid, "forger", "main")[-1] == (1, "CUDA_ERROR_OUT_OF_MEMORY")
+
+
+def test_containers_of_one_pod_have_each_their_limit(hamid: Stand) -> None:
+    hamid.cluster.apply(
+        json.dumps(
+            pod(
+                "several",
+                hamid.sim,
+                container("small", {"gpu": "1", "gpumem": "100"}, "100", "1"),
+                container("large", {"gpu": "1", "gpumem": "700"}, "700", "1"),
+                initContainers=[container("prep", {"gpu": "1", "gpumem": "300"}, "300", "1")],
+            )
+        )
+    )
+
+    hamid.cluster.wait_for_phase("several", "Succeeded")
+
+    for name, mib in (("prep", 300), ("small", 100), ("large", 700)):
+        assert results(hamid, "several", name) == [
+            (mib, "CUDA_SUCCESS"),
+            (1, "CUDA_ERROR_OUT_OF_MEMORY"),
+        ]
+
+
+def test_a_deployment_of_twenty_on_one_node(hamid: Stand) -> None:
+    one = pod("x", hamid.sim, container("main", {"gpu": "1", "gpumem": "2000", "gpucores": "10"}))
+    del one["spec"]["restartPolicy"]
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "twenty"},
+        "spec": {
+            "replicas": 20,
+            "selector": {"matchLabels": {"app": "twenty"}},
+            "template": {"metadata": {"labels": {"app": "twenty"}}, "spec": one["spec"]},
+        },
+    }
+
+    hamid.cluster.apply(json.dumps(deployment))
+
+    hamid.cluster.wait_for("pods", lambda pods: running(pods) == 20, timeout_s=90)
+    granted = grants(hamid)
+    assert len(granted) == 20
+    assert all(share.memory_mib == 2000 for g in granted for share in g.shares)
+    by_card: dict[str, int] = {}
+    for g in granted:
+        by_card[g.shares[0].device_uuid] = by_card.get(g.shares[0].device_uuid, 0) + 1
+    assert sorted(by_card.values()) == [10, 10]
+
+
+def test_running_pods_outlive_restarts_of_kubelet_and_daemon(hamid: Stand) -> None:
+    limits = {"gpu": "1", "gpumem": "3000"}
+    hamid.cluster.apply(json.dumps(pod("stays", hamid.sim, container("main", limits))))
+    before = hamid.cluster.wait_for_phase("stays", "Running")
+
+    hamid.cluster.restart_kubelet()
+    hamid.wait_for_slots(20)
+    hamid.daemons["first"].stop()
+    hamid.daemons["first"].start()
+    hamid.wait_for_leader()
+    hamid.wait_for_slots(20)
+    hamid.cluster.apply(json.dumps(pod("later", hamid.sim, container("main", limits, "3000", "1"))))
+    hamid.cluster.wait_for_phase("later", "Succeeded")
+
+    after = hamid.cluster.get("pod", "stays")
+    assert after["status"]["phase"] == "Running"
+    assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+    assert {g.pod_name for g in grants(hamid)} >= {"stays"}
+    assert results(hamid, "later", "main")[-1] == (1, "CUDA_ERROR_OUT_OF_MEMORY")
+
+
+def test_a_daemon_killed_between_allocate_and_start_comes_back_right(hamid: Stand) -> None:
+    """The pod waits for a Secret between its admission and its start."""
+    waits = {"name": "late", "secret": {"secretName": "late"}}
+    limits = {"gpu": "1", "gpumem": "800"}
+    hamid.cluster.apply(
+        json.dumps(pod("killed", hamid.sim, container("main", limits, "800", "1"), volumes=[waits]))
+    )
+    hamid.cluster.wait_for_event("killed", "FailedMount")
+    assert [g.pod_name for g in grants(hamid)].count("killed") == 1
+
+    hamid.daemons["first"].kill()
+    hamid.daemons["first"].start()
+    hamid.wait_for_slots(20)
+    hamid.cluster.kubectl("create", "secret", "generic", "late", "--from-literal=a=b")
+
+    hamid.cluster.wait_for_phase("killed", "Succeeded", timeout_s=180)
+    assert results(hamid, "killed", "main") == [
+        (800, "CUDA_SUCCESS"),
+        (1, "CUDA_ERROR_OUT_OF_MEMORY"),
+    ]
+    assert [g.pod_name for g in grants(hamid)].count("killed") == 1
+
+
+def test_a_pod_of_the_gap_between_two_leaders_is_bound_once(hamid: Stand) -> None:
+    hamid.cluster.apply(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "name": "standby",
+                    "labels": {"node-restriction.kubernetes.io/hamid-leader": "true"},
+                },
+            }
+        )
+    )
+    second = hamid.daemons.get("second") or hamid.add_daemon(
+        "second", "standby", number=2, has_plugin=False
+    )
+    leader = hamid.wait_for_leader()
+    port = hamid.extender.target[1]
+    second.start()
+    # The follower answers admission already: it has the certificates.
+    hamid.webhook.target = (hamid.webhook.address[0], 20445)
+    try:
+        wait_until_admitting(hamid)
+        hamid.daemons["first"].kill()
+        hamid.cluster.apply(
+            json.dumps(pod("gap", hamid.sim, container("main", {"gpu": "1", "gpumem": "100"})))
+        )
+        new = hamid.wait_for_leader(other_than=leader)
+        hamid.follow_leader(not_port=port)
+        hamid.daemons["first"].start()
+        hamid.cluster.wait_for_phase("gap", "Running", timeout_s=90)
+
+        assert new.startswith("standby")
+        assert [g.pod_name for g in grants(hamid)].count("gap") == 1
+        record = hamid.cluster.get("pod", "gap")["metadata"]["annotations"]["hamid.io/allocation"]
+        assert orjson.loads(record)["node"] == "node-1"
+    finally:
+        hamid.webhook.target = (hamid.webhook.address[0], 20444)
+        second.stop(signal.SIGTERM)
+        hamid.wait_for_leader(other_than=new)
+        hamid.follow_leader(not_port=hamid.extender.target[1])
+        hamid.cluster.kubectl("delete", "node", "standby")
+
+
+def test_a_pod_without_room_is_told_how_many_cards_lack_what(hamid: Stand) -> None:
+    hamid.cluster.apply(
+        json.dumps(pod("holds", hamid.sim, container("main", {"gpu": "2", "gpumem": "30000"})))
+    )
+    hamid.cluster.wait_for_phase("holds", "Running")
+
+    hamid.cluster.apply(
+        json.dumps(pod("waits", hamid.sim, container("main", {"gpu": "1", "gpumem": "20000"})))
+    )
+
+    message = hamid.cluster.wait_for_event("waits", "FailedScheduling")
+    assert "no card of 2 fits: 2 lack memory (need 20000 MiB, most free 10960 MiB)" in message
+    assert hamid.cluster.get("pod", "waits")["status"]["phase"] == "Pending"
+
+
+def test_an_amount_that_cannot_be_meant_is_refused_in_words(hamid: Stand) -> None:
+    done = hamid.cluster.try_kubectl(
+        "apply",
+        "-f",
+        "-",
+        stdin=json.dumps(pod("odd", hamid.sim, container("main", {"gpu": "1", "gpumem": "3Ki"}))),
+    )
+
+    assert done.returncode != 0
+    assert "main" in done.stderr
+    assert "nvidia.com/gpumem" in done.stderr
+    assert "3Ki" in done.stderr
+
+
+def running(pods: Mapping[str, Any]) -> int:
+    return sum(p["status"].get("phase") == "Running" for p in pods.values())
+
+
+def grants(hamid: Stand) -> list[Any]:
+    return [decode_grant(path.read_bytes()) for path in (hamid.state / "journal").glob("*.json")]
+
+
+def wait_until_admitting(hamid: Stand) -> None:
+    """Ask for admission, without creating anything, until it is answered."""
+    probe = json.dumps(pod("probe", hamid.sim, container("main", {"gpu": "1", "gpumem": "1"})))
+    for _ in range(200):
+        done = hamid.cluster.try_kubectl("create", "--dry-run=server", "-f", "-", stdin=probe)
+        if done.returncode == 0:
+            return
+    pytest.fail(f"the follower does not admit: {done.stderr}")
