@@ -17,6 +17,8 @@
 
 #define LOCK_WAIT_NS 1000000000l /* the longest anyone waits for the slow lock */
 #define LOCK_POLL_NS 200000l
+#define OPEN_TRIES 5
+#define OPEN_PAUSE_NS 1000000l
 #define NO_SLOT UINT32_MAX
 
 static int page_fd = -1;
@@ -101,20 +103,35 @@ static bool is_still_ours(void)
 	       now.st_dev == page_stat.st_dev;
 }
 
+/*
+ * Open it, or make it. Another user's process may be making it at this moment: then it is there,
+ * but not yet open to us. No O_CREAT on what is there: Linux refuses that for others' files in
+ * sticky directories.
+ */
+static int open_or_make(bool may_create)
+{
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+	for (int tries = 1;; tries++) {
+		int fd = open(pages_usage_path(), flags);
+		if (fd < 0 && errno == ENOENT && may_create)
+			fd = open(pages_usage_path(), flags | O_CREAT | O_EXCL, 0666);
+		if (fd >= 0)
+			return fd;
+		if ((errno != EACCES && errno != EEXIST) || tries == OPEN_TRIES)
+			return -errno;
+		nanosleep(&(struct timespec){.tv_nsec = OPEN_PAUSE_NS}, NULL);
+	}
+}
+
 int usage_file_open(bool may_create)
 {
 	if (is_still_ours())
 		return 0;
-	/*
-	 * Closed behind our back, or never opened; what the number means now is not ours to touch.
-	 * O_CREAT only where there is no file: with it, Linux refuses others' in sticky
-	 * directories.
-	 */
-	page_fd = open(pages_usage_path(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (page_fd < 0 && errno == ENOENT && may_create)
-		page_fd = open(pages_usage_path(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (page_fd < 0)
-		return -errno;
+	/* Closed behind our back, or never opened; what the number means now is not ours to touch. */
+	int fd = open_or_make(may_create);
+	page_fd = fd < 0 ? -1 : fd;
+	if (fd < 0)
+		return fd;
 	if (fstat(page_fd, &page_stat) < 0 || !S_ISREG(page_stat.st_mode)) {
 		close(page_fd);
 		page_fd = -1;

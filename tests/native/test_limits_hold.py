@@ -1,5 +1,8 @@
 """The limit of a container holds, to the byte, whichever way a program finds the driver."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.native.container import CARD, CARD_MIB, MIB, OTHER_CARD
@@ -176,6 +179,39 @@ def test_a_null_pointer_is_the_drivers_to_judge(container):
 
     assert answers.only("cuMemGetInfo")["result"] == SUCCESS
     assert answers.only("cuMemGetInfo")["total_mib"] == 100
+
+
+IN_PYTHON = """
+import ctypes, pynvml
+driver = ctypes.CDLL("libcuda.so.1")
+context, address, mib = ctypes.c_void_p(), ctypes.c_uint64(), 1 << 20
+assert driver.cuInit(0) == 0
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+print(*(driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(n * mib)) for n in (60, 41)))
+pynvml.nvmlInit()
+card = pynvml.nvmlDeviceGetHandleByIndex(0)
+for memory in (
+    pynvml.nvmlDeviceGetMemoryInfo(card),
+    pynvml.nvmlDeviceGetMemoryInfo(card, version=pynvml.nvmlMemory_v2),
+):
+    print(memory.total // mib, memory.used // mib, memory.free // mib)
+"""
+
+
+def test_python_programs_with_ctypes_and_pynvml_are_limited_and_told_so(container):
+    container.limit((CARD, 100))
+
+    done = subprocess.run(
+        [sys.executable, "-c", IN_PYTHON],
+        env=container.environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.stdout.splitlines() == ["0 2", "100 60 40", "100 60 40"], done.stderr
 
 
 @pytest.mark.parametrize("order", ["before", "after"])

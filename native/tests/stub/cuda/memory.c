@@ -33,7 +33,7 @@ static void open_account(void)
 {
 	bool is_named;
 	const char *path = state_path(&is_named);
-	int r = state_open(path, true, &account);
+	int r = state_open(path, is_named, &account);
 	is_account_open = r == 0;
 	if (r < 0 && is_named)
 		fprintf(stderr, "libcuda (simulated): %s: %s: this process counts alone\n", path,
