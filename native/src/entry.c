@@ -115,6 +115,7 @@ HOOK_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int c
 {
 	if (!real_load(REAL_CUDA) || !real.cuGetProcAddress)
 		return CUDA_ERROR_NOT_INITIALIZED;
+	hook_table_learn_lookups();
 	CUresult cr = real.cuGetProcAddress(symbol, function, cuda_version, flags);
 	if (cr == CUDA_SUCCESS && function)
 		*function = hook_table_swap(REAL_CUDA, *function);
@@ -126,6 +127,7 @@ HOOK_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, in
 {
 	if (!real_load(REAL_CUDA) || !real.cuGetProcAddress_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
+	hook_table_learn_lookups();
 	CUresult cr = real.cuGetProcAddress_v2(symbol, function, cuda_version, flags, status);
 	if (cr == CUDA_SUCCESS && function)
 		*function = hook_table_swap(REAL_CUDA, *function);

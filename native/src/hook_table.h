@@ -4,6 +4,9 @@
  * The address decides. Whoever asks dlsym or cuGetProcAddress for a function gets the driver's
  * answer to exactly that question; only if the answer is a function that we hook, it is swapped
  * for the hook of the same ABI. So versions, flags and status are right by construction.
+ *
+ * A driver may answer cuGetProcAddress with other addresses than it exports for the same functions.
+ * So it is asked once for each form that we hook, and what it answers is known as well.
  */
 #pragma once
 
@@ -21,6 +24,12 @@ const struct hook_row *hook_table_find(const char *symbol);
 
 /* The driver's function of a row; NULL when not loaded or lacking. */
 void *hook_table_real(const struct hook_row *row);
+
+/*
+ * Learn under which addresses the driver's cuGetProcAddress gives what we hook; the first call does
+ * it. Asks the driver, so never from dlsym.
+ */
+void hook_table_learn_lookups(void);
 
 /* The hook of the driver's function at `address`, or `address` itself. */
 void *hook_table_swap(enum real_library library, void *address);

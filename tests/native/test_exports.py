@@ -26,6 +26,14 @@ def test_rows_are_sorted_and_each_symbol_has_one():
     assert len(HOOKED) == DEFINITIONS.count("\nHOOK(")
 
 
+def test_every_hook_of_the_driver_is_known_by_name_and_version_too():
+    looked_up = re.findall(
+        r"^LOOKUP\(\w+, \d+, (\w+)\)", (NATIVE / "src/lookups.def").read_text(), re.MULTILINE
+    )
+
+    assert looked_up == [symbol for symbol in HOOKED if symbol.startswith("cu")]
+
+
 def test_every_row_has_one_definition_in_one_file():
     sources = "\n".join(path.read_text() for path in sorted((NATIVE / "src").glob("*.c")))
     defined = re.findall(r"^HOOK_EXPORT \w+ (\w+)\(", sources, re.MULTILINE)

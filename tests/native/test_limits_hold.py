@@ -35,6 +35,19 @@ def test_the_limit_holds_for_the_first_version_of_the_calls(container, way):
     assert answers.only("cuDeviceTotalMem")["total_mib"] == 100
 
 
+@pytest.mark.parametrize("abi", [1, 2])
+@pytest.mark.parametrize("way", ["procaddress", "procaddress1"])
+def test_the_limit_holds_where_the_driver_answers_with_addresses_of_no_name(container, way, abi):
+    container.limit((CARD, 100))
+
+    answers = container.alloc(
+        "--via", way, "--abi", abi, 100, 1, env={"HAMID_SIM_CUDA_ALIASES": "1"}
+    )
+
+    assert answers.results("cuMemAlloc") == [SUCCESS, OUT_OF_MEMORY]
+    assert answers.only("cuDeviceTotalMem")["total_mib"] == 100
+
+
 def test_the_limit_is_exact_to_the_byte(container):
     container.limit((CARD, 1))
     tenant = container.start()

@@ -14,6 +14,59 @@ static const struct {
 #undef SIM
 };
 
+/*
+ * HAMID_SIM_CUDA_ALIASES=1: cuGetProcAddress answers with functions that are exported under no name,
+ * as a driver is free to do.
+ */
+static CUresult alias_total(size_t *bytes, CUdevice device)
+{
+	return cuDeviceTotalMem_v2(bytes, device);
+}
+
+static CUresult alias_alloc(CUdeviceptr *address, size_t bytes)
+{
+	return cuMemAlloc_v2(address, bytes);
+}
+
+static CUresult alias_alloc_v1(CUdeviceptr_v1 *address, unsigned int bytes)
+{
+	return cuMemAlloc(address, bytes);
+}
+
+static CUresult alias_free(CUdeviceptr address)
+{
+	return cuMemFree_v2(address);
+}
+
+static CUresult alias_info(size_t *free_bytes, size_t *total_bytes)
+{
+	return cuMemGetInfo_v2(free_bytes, total_bytes);
+}
+
+static CUresult alias_look_up(const char *symbol, void **function, int cuda_version,
+			      cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+	return cuGetProcAddress_v2(symbol, function, cuda_version, flags, status);
+}
+
+static void *alias_of(void *function)
+{
+	static const struct {
+		void *exported, *alias;
+	} aliases[] = {
+		{(void *)cuDeviceTotalMem_v2, (void *)alias_total},
+		{(void *)cuMemAlloc_v2, (void *)alias_alloc},
+		{(void *)cuMemAlloc, (void *)alias_alloc_v1},
+		{(void *)cuMemFree_v2, (void *)alias_free},
+		{(void *)cuMemGetInfo_v2, (void *)alias_info},
+		{(void *)cuGetProcAddress_v2, (void *)alias_look_up},
+	};
+	for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+		if (aliases[i].exported == function && getenv("HAMID_SIM_CUDA_ALIASES"))
+			return aliases[i].alias;
+	return function;
+}
+
 /* The newest form that the asked version knows; a name without such a form is told apart. */
 static CUdriverProcAddressQueryResult find(const char *name, int cuda_version, void **ret_function)
 {
@@ -25,7 +78,7 @@ static CUdriverProcAddressQueryResult find(const char *name, int cuda_version, v
 		if (result == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)
 			result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
 		if (forms[i].version <= cuda_version) {
-			*ret_function = forms[i].function;
+			*ret_function = alias_of(forms[i].function);
 			result = CU_GET_PROC_ADDRESS_SUCCESS;
 		}
 	}
