@@ -12,11 +12,20 @@ help: ## list the targets
 
 setup: $(VENV)/.installed ## create the virtual environment from the lock file
 
-$(VENV)/.installed: requirements-dev.lock pyproject.toml
+$(VENV)/.installed: requirements-dev.lock
 	scripts/ensure-venv $(PYTHON) $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
+
+PODS ?= $(sort $(wildcard examples/*.yaml))
+SIMULATE = $(BIN)/python -m hamid simulate $(addprefix --pods ,$(PODS)) $(addprefix --nodes ,$(NODES)) $(if $(ONCE),--once)
+
+# What is built on the way goes to stderr: stdout is for the answer. Once: 3, some pods do not run.
+run: ## a cluster in one process: PODS="a.yaml b.yaml", NODES=nodes.yaml, ONCE=1 for JSON lines
+	@$(MAKE) --no-print-directory setup >&2
+	@$(MAKE) --no-print-directory -C native library >&2
+	@$(SIMULATE)
 
 native: ## build the hook library and the simulated drivers
 	$(MAKE) --no-print-directory -C native all
