@@ -1,8 +1,5 @@
-"""`python -m hamid`."""
-
-from __future__ import annotations
+"""python -m hamid."""
 
 from hamid.cli import main
 
-if __name__ == "__main__":
-    main()
+main()

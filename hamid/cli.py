@@ -1,44 +1,101 @@
-"""The command line: argv → settings → exit code.
+"""argv → settings → exit code. What a subcommand needs is imported when it is called.
 
-Each command imports what it needs when it runs: `hamid --help` is instant, and the simulation does
-not pay for the daemon's ports.
+Exit codes: 0 as asked, 1 something failed, 2 bad input; `simulate --once` adds 3: some pods do not
+run.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hamid import __version__
 
+_FILE = click.Path(path_type=Path)
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="hamid")
 def main() -> None:
-    """Share GPUs on Kubernetes."""
+    """Share GPUs on Kubernetes so that limits hold."""
 
 
 @main.command()
-@click.option("--config", type=click.Path(path_type=Path), help="The settings file (YAML).")
-@click.option("--node-name", help="This node; the environment's NODE_NAME otherwise.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="How to reach the API server, outside a cluster.",
-)
+@click.option("--config", type=_FILE, help="Settings, as YAML.")
+@click.option("--node-name", help="This node's name; default: the environment's NODE_NAME.")
+@click.option("--kubeconfig", type=_FILE, help="How to reach the API server, outside a pod.")
 def run(config: Path | None, node_name: str | None, kubeconfig: Path | None) -> None:
-    """Run the daemon of this node."""
-    from hamid.daemon import lifecycle  # noqa: PLC0415 - see the module
-    from hamid.daemon.logs import configure_logs  # noqa: PLC0415
+    """Run the daemon of one node."""
+    from hamid.daemon.lifecycle import leave, report  # noqa: PLC0415 - see the module
+    from hamid.daemon.lifecycle import run as run_daemon  # noqa: PLC0415
+    from hamid.daemon.logs import LogFormat, LogLevel, configure_logs  # noqa: PLC0415
     from hamid.daemon.settings import load_settings  # noqa: PLC0415
     from hamid.errors import SettingsError  # noqa: PLC0415
 
+    configure_logs(LogFormat.AUTO, LogLevel.INFO)
     try:
         settings = load_settings(config, node_name=node_name, kubeconfig=kubeconfig)
     except SettingsError as error:
-        print(f"hamid: {error}", file=sys.stderr)
-        lifecycle.leave(lifecycle.MISCONFIGURED)
+        sys.exit(report(error))
     configure_logs(settings.log.format, settings.log.level)
-    lifecycle.leave(lifecycle.run(settings))
+    leave(run_daemon(settings))
+
+
+@main.command()
+@click.option(
+    "--pods",
+    type=_FILE,
+    multiple=True,
+    required=True,
+    help="Manifests to apply, as YAML; may be given several times.",
+)
+@click.option("--nodes", type=_FILE, help="Simulated nodes, as YAML; default: four of mixed cards.")
+@click.option("--once", is_flag=True, help="Print one JSON line a pod, and end.")
+@click.option("--library", type=_FILE, help="The hook library; default: native/build/libhamid.so.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="The least important log lines shown on stderr.",
+)
+def simulate(
+    pods: tuple[Path, ...], nodes: Path | None, library: Path | None, *, once: bool, log_level: str
+) -> None:
+    """Run a cluster in this process, and watch pods get their slices: no GPU, no Kubernetes."""
+    from hamid.daemon.logs import LogFormat, LogLevel, configure_logs  # noqa: PLC0415 - see the module
+    from hamid.daemon.simulate import command  # noqa: PLC0415
+    from hamid.errors import HamidError  # noqa: PLC0415
+
+    configure_logs(LogFormat.AUTO, LogLevel(log_level))
+    try:
+        simulation = command.prepare(pods, nodes=nodes, library=library)
+        code = (
+            command.run_once(simulation)
+            if once
+            else command.run_live(simulation, log_level=LogLevel(log_level))
+        )
+    except (HamidError, BaseExceptionGroup) as error:
+        code = _complain(error)
+    sys.exit(code)
+
+
+def _complain(error: BaseException) -> int:
+    """Say what is wrong and what to do; anything that is not ours to word is raised."""
+    from hamid.errors import HamidError, SettingsError  # noqa: PLC0415 - see the module
+
+    causes: list[Any] = [error]
+    while any(isinstance(cause, BaseExceptionGroup) for cause in causes):
+        causes = [
+            leaf
+            for cause in causes
+            for leaf in (cause.exceptions if isinstance(cause, BaseExceptionGroup) else (cause,))
+        ]
+    if not all(isinstance(cause, HamidError) for cause in causes):
+        raise error
+    for cause in causes:
+        click.echo(f"hamid: {cause.message}\n  → {cause.hint}", err=True)
+    return 2 if all(isinstance(cause, SettingsError) for cause in causes) else 1

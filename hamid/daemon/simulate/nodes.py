@@ -1,83 +1,90 @@
-"""Simulated nodes: what a person writes of them, and the objects and cards that they become."""
+"""Simulated nodes: what a person writes of them, and the cards that they become.
+
+The file is a list of nodes, or an object with that list under `nodes`:
+
+    - name: node-a            # required
+      cpu: 64                 # as Kubernetes writes it; default 64
+      memory: 256Gi           # default 256Gi
+      labels: {zone: a}
+      cards:
+        - {model: A100-80GB, count: 4, numa: 0}   # count: default 1; numa: one for all, or a list
+
+Without `numa`, the cards of a node are spread over two NUMA nodes.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
-
-import cattrs
-from cattrs.gen import make_dict_structure_fn
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
 
 from hamid.daemon.simulate.manifests import load_documents
 from hamid.errors import SettingsError
-from hamid.nvml.profiles import card_model, simulated_cards
+from hamid.model.quantities import MIB, QuantityError, parse_quantity
+from hamid.nvml.profiles import MAX_CARDS, card_model, simulated_cards
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from hamid.kube.port import JsonObject
-    from hamid.model.names import ResourceNames
     from hamid.nvml.profiles import SimulatedCard
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+_NODE_FIELDS: Final = ("name", "cpu", "memory", "labels", "cards")
+_CARD_FIELDS: Final = ("model", "count", "numa")
+_HINT: Final = "a node has name, cpu, memory, labels, and cards: [{model, count, numa}]"
+MAX_NODES: Final = 200
+MAX_NUMA: Final = 63
+DEFAULT_CPU: Final = "64"
+DEFAULT_MEMORY: Final = "256Gi"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCards:
-    """Some equal cards of a node; `numa` is the NUMA node of all of them."""
+    """Some equal cards of a node; `numa` has the NUMA node of each, or is None."""
 
     model: str
     count: int = 1
-    numa: int | None = None
+    numa: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedNode:
-    """A node as nodes.yaml describes it."""
+    """A node as the file describes it; amounts as Kubernetes writes them."""
 
     name: str
-    cpu: str = "64"
-    memory: str = "256Gi"
-    labels: dict[str, str] = field(default_factory=dict)
-    cards: list[SimulatedCards] = field(default_factory=list)
+    cpu: str = DEFAULT_CPU
+    memory: str = DEFAULT_MEMORY
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cards: tuple[SimulatedCards, ...] = ()
+
+    @property
+    def card_count(self) -> int:
+        """How many cards it has."""
+        return sum(cards.count for cards in self.cards)
 
     def simulated_cards(self) -> tuple[SimulatedCard, ...]:
-        """Its cards, for the simulated driver; without `numa` they are spread over two nodes."""
+        """Its cards, for the simulated driver."""
         groups = [(cards.model, cards.count) for cards in self.cards]
-        numa_nodes = [cards.numa for cards in self.cards for _ in range(cards.count)]
+        numa_nodes: list[int | None] = []
+        for cards in self.cards:
+            numa_nodes += cards.numa if cards.numa is not None else [None] * cards.count
         made = simulated_cards(groups, node_name=self.name)
         return tuple(
             card if numa is None else replace(card, device=replace(card.device, numa_node=numa))
             for card, numa in zip(made, numa_nodes, strict=True)
         )
 
-    def node_object(self, *, slot_count: int, names: ResourceNames) -> JsonObject:
-        """The Node object, as its kubelet would keep it once the device plugin registered."""
-        cards = sum(entry.count for entry in self.cards)
-        amounts = {"cpu": self.cpu, "memory": self.memory, "pods": "250"}
-        if cards:
-            amounts[names.count] = str(cards * slot_count)
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {
-                "name": self.name,
-                "labels": {"kubernetes.io/hostname": self.name, "gpu": "on", **self.labels},
-            },
-            "spec": {},
-            "status": {
-                "capacity": amounts,
-                "allocatable": amounts,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-                "nodeInfo": {"kubeletVersion": "v1.37.0-simulated"},
-            },
-        }
 
-
-DEFAULT_NODES = (
-    SimulatedNode(name="node-a", cards=[SimulatedCards(model="A100-80GB", count=4, numa=0)]),
-    SimulatedNode(name="node-b", cards=[SimulatedCards(model="V100-32GB", count=2, numa=0)]),
+DEFAULT_NODES: Final = (
+    SimulatedNode(name="node-a", cards=(SimulatedCards(model="A100-80GB", count=4),)),
+    SimulatedNode(name="node-b", cards=(SimulatedCards(model="V100-32GB", count=2),)),
     SimulatedNode(
         name="node-c",
-        cards=[SimulatedCards(model="T4", numa=0), SimulatedCards(model="L40S", numa=1)],
+        cpu="32",
+        memory="128Gi",
+        cards=(SimulatedCards(model="T4"), SimulatedCards(model="L40S")),
     ),
     SimulatedNode(name="node-d", cpu="16", memory="64Gi"),
 )
@@ -85,35 +92,107 @@ DEFAULT_NODES = (
 
 
 def load_nodes(path: Path) -> tuple[SimulatedNode, ...]:
-    """The nodes that the file describes: a list, or an object with the list under `nodes`."""
-    documents = load_documents(path)
-    entries: list[object] = []
-    for document in documents:
-        listed = document.get("nodes") if isinstance(document, dict) else None
-        entries += document if isinstance(document, list) else listed or [document]
-    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
-    for kind in (SimulatedCards, SimulatedNode):
-        converter.register_structure_hook(kind, make_dict_structure_fn(kind, converter))
-    try:
-        nodes = converter.structure(entries, tuple[SimulatedNode, ...])
-    except (cattrs.BaseValidationError, ValueError, TypeError) as error:
+    """The nodes that the file describes. Raises `SettingsError` for anything it cannot mean."""
+    entries: list[Any] = []
+    for document in load_documents(path):
+        if isinstance(document, dict) and set(document) == {"nodes"}:
+            entries += _list(document["nodes"], f"{path}: nodes")
+        else:
+            entries += document if isinstance(document, list) else [document]
+    if not 1 <= len(entries) <= MAX_NODES:
+        raise SettingsError(f"{path} has {len(entries)} nodes, not 1 to {MAX_NODES}", hint=_HINT)
+    nodes = tuple(_node(entry, f"{path}: nodes[{at}]") for at, entry in enumerate(entries))
+    names = [node.name for node in nodes]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
         raise SettingsError(
-            f"{path}: {'; '.join(cattrs.transform_error(error, path='nodes'))}",
-            hint="a node has name, cpu, memory, labels, and cards of model, count, numa",
-        ) from error
-    _require_sense(path, nodes)
+            f"{path} names the node {doubled[0]!r} twice", hint="give each node a name of its own"
+        )
     return nodes
 
 
-def _require_sense(path: Path, nodes: tuple[SimulatedNode, ...]) -> None:
-    names = [node.name for node in nodes]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled or not nodes:
-        raise SettingsError(
-            f"{path} names {', '.join(doubled)} twice" if doubled else f"{path} has no node",
-            hint="give each node a name of its own",
+def _node(entry: Any, where: str) -> SimulatedNode:
+    found = _object(entry, where, _NODE_FIELDS)
+    name = found.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _wrong(f"{where}.name", name, "a name of lower-case letters, digits, - and .")
+    labels = found.get("labels") or {}
+    if not isinstance(labels, dict):
+        raise _wrong(f"{where}.labels", labels, "an object")
+    for key, value in labels.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise _wrong(f"{where}.labels[{key}]", value, "a text; put it in quotes")
+    cards = tuple(
+        _cards(card, f"{where}.cards[{at}]")
+        for at, card in enumerate(_list(found.get("cards"), f"{where}.cards"))
+    )
+    node = SimulatedNode(
+        name=name,
+        cpu=_amount(found.get("cpu", DEFAULT_CPU), f"{where}.cpu", at_least=0),
+        memory=_amount(found.get("memory", DEFAULT_MEMORY), f"{where}.memory", at_least=MIB),
+        labels=labels,
+        cards=cards,
+    )
+    if node.card_count > MAX_CARDS:
+        raise _wrong(f"{where}.cards", f"{node.card_count} cards", f"at most {MAX_CARDS}")
+    return node
+
+
+def _cards(entry: Any, where: str) -> SimulatedCards:
+    found = _object(entry, where, _CARD_FIELDS)
+    model, count, numa = found.get("model"), found.get("count", 1), found.get("numa")
+    if not isinstance(model, str):
+        raise _wrong(f"{where}.model", model, "the name of a card, such as T4")
+    try:
+        card_model(model)
+    except SettingsError as error:
+        raise SettingsError(f"{where}.model: {error.message}", hint=error.hint) from error
+    if not _is_whole(count) or not 0 <= count <= MAX_CARDS:
+        raise _wrong(f"{where}.count", count, f"a whole number from 0 to {MAX_CARDS}")
+    if numa is None:
+        return SimulatedCards(model=model, count=count)
+    nodes = numa if isinstance(numa, list) else [numa] * count
+    if len(nodes) != count or not all(_is_whole(n) and 0 <= n <= MAX_NUMA for n in nodes):
+        raise _wrong(
+            f"{where}.numa", numa, f"a number from 0 to {MAX_NUMA}, or a list of {count} of them"
         )
-    for node in nodes:
-        for cards in node.cards:
-            card_model(cards.model)
-        node.simulated_cards()
+    return SimulatedCards(model=model, count=count, numa=tuple(nodes))
+
+
+def _amount(found: Any, where: str, *, at_least: int) -> str:
+    text = str(found)
+    try:
+        value = Fraction(0) if isinstance(found, bool) else parse_quantity(text).value
+    except QuantityError:
+        value = Fraction(0)
+    if value <= 0 or value < at_least:
+        what = "memory in bytes, such as 256Gi" if at_least else "a number of cores, such as 64"
+        raise _wrong(where, found, what)
+    return text
+
+
+def _object(entry: Any, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise _wrong(where, entry, "an object")
+    unknown = [key for key in entry if key not in known]
+    if unknown:
+        raise SettingsError(
+            f"{where} has the unknown field {unknown[0]!r}; known are {', '.join(known)}",
+            hint=_HINT,
+        )
+    return entry
+
+
+def _list(found: Any, where: str) -> list[Any]:
+    if not isinstance(found, list | None):
+        raise _wrong(where, found, "a list")
+    return found or []
+
+
+def _is_whole(found: Any) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool)
+
+
+def _wrong(where: str, found: object, expected: str) -> SettingsError:
+    shown = "missing" if found is None else f"{found!r}"
+    return SettingsError(f"{where} is {shown}, expected {expected}", hint=_HINT)

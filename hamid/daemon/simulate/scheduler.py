@@ -1,93 +1,191 @@
-"""A stand-in for kube-scheduler: the in-tree checks that matter here, then our extender over HTTP.
+"""A stand-in for kube-scheduler: its own checks (`in_tree`), then our extender over HTTP.
 
-It takes pods in the order of their creation, one after another, and tries all waiting ones again
-whenever something changed. Imitated: requested CPU and memory against allocatable, nodeSelector,
-required node affinity (In, NotIn, Exists, DoesNotExist), unschedulable nodes, taints that a pod
-does not tolerate, filter → prioritize → bind with extender scores unclamped, the wording of
-FailedScheduling. Not imitated: everything else of kube-scheduler, such as preemption, spreading,
-pod affinity, volumes and back-off.
+Pods are tried in the order of their creation. One that fits nowhere waits until something that
+may have made room has happened: a pod went, ended or got through its init phase, a node changed.
+Extender scores count alone and unclamped. Pods that are not ours go to the first node that takes
+them. Not imitated: back-off of pods that fit nowhere, priorities, and what `in_tree` leaves out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from hamid.aiokit.backoff import Backoff
+from hamid.daemon.simulate.in_tree import refusal, requested, unschedulable_sentence
+from hamid.daemon.simulate.view import is_active, is_bound
 from hamid.errors import HamidError, KubeError
-from hamid.kube.port import EVENTS, NODES, PODS, PatchKind
-from hamid.model.quantities import parse_quantity
+from hamid.kube.port import EVENTS, PODS, PatchKind
 
 if TYPE_CHECKING:
-    from hamid.aiokit.latest import Latest
+    from collections.abc import Iterator, Sequence
+
     from hamid.daemon.simulate.extender_client import ExtenderClient
+    from hamid.daemon.simulate.in_tree import Amounts
+    from hamid.daemon.simulate.view import ClusterView
     from hamid.kube.port import JsonObject, KubePort
 
 log = structlog.get_logger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """How the last try to place a pod ended; empty reason for a success."""
-
-    node_name: str | None
-    reason: str
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedScheduler:
-    """Places waiting pods; a service.
+    """Places waiting pods; a service, and a listener of the view.
 
     Attributes:
-        changes: counts what may free or need room; each change is a reason to try again.
-        attempts: by pod UID.
-        settled: the value of `changes` at which every waiting pod was tried.
+        our_name: of the profile that asks the extender.
+        ignored: resources that are the extender's business (`ignoredByScheduler`).
+        reasons: by pod UID, why it is not placed.
     """
 
     kube: KubePort
     extender: ExtenderClient
+    view: ClusterView
     our_name: str
-    changes: Latest[int]
-    settled: Latest[int]
-    attempts: dict[str, Attempt] = field(default_factory=dict)
+    ignored: Sequence[str]
+    reasons: dict[str, str] = field(default_factory=dict)
+    backoff: Backoff = field(default_factory=Backoff)
     name: str = "simulated-scheduler"
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _order: dict[str, int] = field(default_factory=dict)
+    _active: set[str] = field(default_factory=set)
+    _parked: set[str] = field(default_factory=set)
+    _trying: str | None = None
+    _is_stale: bool = False
+    _needs: dict[str, Amounts] = field(default_factory=dict)
+    _taken: dict[str, Amounts] = field(default_factory=dict)
+    _counted: dict[str, str] = field(default_factory=dict)
+    _has_work: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every waiting pod was tried after the last change that could matter to it."""
+        return not self._active and self._trying is None
 
     async def run(self) -> None:
         """Place pods until cancelled."""
-        async for change in self.changes.changes():
+        while True:
+            await self._has_work.wait()
             await self.step()
-            self.settled.publish(change)
 
     async def step(self) -> None:
-        """Try every waiting pod once, oldest first."""
-        pods = (await self.kube.list(PODS)).items
-        nodes = (await self.kube.list(NODES)).items
-        waiting = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_active(pod)]
-        for pod in sorted(waiting, key=_age):
-            try:
-                bound = [p for p in pods if p["spec"].get("nodeName") and _is_active(p)]
-                node_name = await self._place(pod, nodes, bound)
-            except (HamidError, TimeoutError) as error:
-                await self._refused(pod, str(error))
-                continue
-            pod["spec"]["nodeName"] = node_name
-            self.attempts[pod["metadata"]["uid"]] = Attempt(node_name=node_name, reason="")
+        """Try the oldest pod that waits to be tried."""
+        if not self._active:
+            self._has_work.clear()
+            return
+        uid = min(self._active, key=self._order.__getitem__)
+        self._active.discard(uid)
+        self._trying, self._is_stale = uid, False
+        try:
+            reason = await self._try(self.view.pods[uid])
+            self.backoff.reset()
+        except (HamidError, TimeoutError) as error:
+            await asyncio.sleep(self.backoff.next_delay_s())
+            reason, self._is_stale = str(error), True
+        finally:
+            self._trying = None
+        if uid in self._order and reason:
+            (self._active if self._is_stale else self._parked).add(uid)
+            self.reasons[uid] = reason
+        self.view.tell()
 
-    async def _place(
-        self, pod: JsonObject, nodes: tuple[JsonObject, ...], bound: list[JsonObject]
-    ) -> str:
-        reasons: dict[str, str] = {
-            node["metadata"]["name"]: in_tree_refusal(pod, node, bound) for node in nodes
+    # What the view tells.
+
+    def took_pod(self, before: JsonObject | None, now: JsonObject | None) -> None:
+        """Queue the pod, forget it, or try others again."""
+        pod = now or before
+        if pod is None:
+            return
+        uid = pod["metadata"]["uid"]
+        self._count(uid, pod if now is not None and _holds_room(now) else None)
+        if now is None or is_bound(now) or not is_active(now):
+            self._forget(uid)
+            if before is not None and is_bound(before) and _made_room(before, now):
+                self.wake()
+            return
+        if now["spec"].get("schedulerName", DEFAULT_SCHEDULER) not in (
+            self.our_name,
+            DEFAULT_SCHEDULER,
+        ):
+            self.reasons[uid] = f"no scheduler {now['spec']['schedulerName']!r} runs here"
+            return
+        if now["spec"].get("schedulingGates"):
+            self.reasons[uid] = GATED
+            return
+        if uid not in self._order or (before is not None and _asks_otherwise(before, now)):
+            if uid not in self._order:
+                self._order[uid] = next(self._numbers)
+            self._activate({uid})
+
+    def took_node(self, before: JsonObject | None, now: JsonObject | None) -> None:
+        """Try waiting pods again if the node is new or another."""
+        if now is not None and (before is None or _offers_otherwise(before, now)):
+            self.wake()
+
+    def wake(self) -> None:
+        """Try all waiting pods again."""
+        self._activate(set(self._parked))
+        self._is_stale = True  # whoever is being tried saw the room of before
+
+    def _activate(self, uids: set[str]) -> None:
+        self._parked -= uids
+        self._active |= uids - {self._trying}
+        if self._active:
+            self._has_work.set()
+
+    def _forget(self, uid: str) -> None:
+        for known in (self._active, self._parked):
+            known.discard(uid)
+        self._order.pop(uid, None)
+        self.reasons.pop(uid, None)
+
+    def _count(self, uid: str, pod: JsonObject | None) -> None:
+        """Keep the sums of what bound pods request, by node."""
+        node_name = pod["spec"]["nodeName"] if pod is not None else None
+        before = self._counted.get(uid)
+        if before == node_name:
+            return
+        if before is not None:
+            self._taken[before] = self._taken[before] - self._needs.pop(uid)
+            del self._counted[uid]
+        if pod is not None and node_name is not None:
+            needed = self._needs[uid] = requested(pod["spec"], ignored=self.ignored)
+            self._taken[node_name] = self._taken.get(node_name, Counter()) + needed
+            self._counted[uid] = node_name
+
+    # One try.
+
+    async def _try(self, pod: JsonObject) -> str:
+        """Bind the pod, or return why not."""
+        spec = pod["spec"]
+        needed = requested(spec, ignored=self.ignored)
+        reasons = {
+            name: refusal(spec, node, needed=needed, taken=self._taken.get(name, Counter()))
+            for name, node in sorted(self.view.nodes.items())
         }
-        fitting: list[str] = [name for name, reason in reasons.items() if not reason]
+        fitting = [name for name, reason in reasons.items() if not reason]
+        if spec.get("schedulerName") == self.our_name and fitting:
+            answer = await self.extender.filter(pod, fitting)
+            reasons |= answer.failed
+            fitting = list(answer.node_names)
+        if not fitting:
+            reason = unschedulable_sentence(reasons)
+            await self._record(pod, reason)
+            return reason
+        await self._bind(pod, fitting)
+        return ""
+
+    async def _bind(self, pod: JsonObject, fitting: list[str]) -> None:
+        metadata = pod["metadata"]
         if pod["spec"].get("schedulerName") != self.our_name:
-            if not fitting:
-                raise _Unschedulable(reasons)
-            metadata = pod["metadata"]
             await self.kube.bind(
                 namespace=metadata["namespace"],
                 name=metadata["name"],
@@ -95,40 +193,43 @@ class SimulatedScheduler:
                 node_name=fitting[0],
                 annotations={},
             )
-            return fitting[0]
-        if fitting:
-            answer = await self.extender.filter(pod, fitting)
-            reasons |= answer.failed
-            fitting = list(answer.node_names)
-        if not fitting:
-            raise _Unschedulable(reasons)
-        if len(fitting) > 1:
-            scores = await self.extender.prioritize(pod, fitting)
-            fitting.sort(key=lambda name: (-scores.get(name, 0), name))
-        await self.extender.bind(pod, fitting[0])
-        return fitting[0]
+        else:
+            if len(fitting) > 1:
+                scores = await self.extender.prioritize(pod, fitting)
+                fitting.sort(key=lambda name: (-scores.get(name, 0), name))
+            await self.extender.bind(pod, fitting[0])
+        # What we know must not lag behind what we did: the next pod is judged by it.
+        await self.view.wait_until(lambda: _is_placed(self.view, metadata["uid"]))
 
-    async def _refused(self, pod: JsonObject, reason: str) -> None:
+    async def _record(self, pod: JsonObject, reason: str) -> None:
+        """Say it in the pod's status and as an event, unless it was said already."""
         metadata = pod["metadata"]
-        before = self.attempts.get(metadata["uid"])
-        self.attempts[metadata["uid"]] = Attempt(node_name=None, reason=reason)
-        if before is not None and before.reason == reason:
+        if self.reasons.get(metadata["uid"]) == reason:
             return
         log.info("pod not placed", pod=f"{metadata['namespace']}/{metadata['name']}", reason=reason)
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": reason,
-        }
-        event = {
+        try:
+            await self.kube.patch(
+                PODS,
+                metadata["name"],
+                {"status": {"conditions": [_condition(reason)]}},
+                kind=PatchKind.MERGE,
+                namespace=metadata["namespace"],
+                subresource="status",
+            )
+            await self.kube.create(
+                EVENTS, self._event(pod, reason), namespace=metadata["namespace"]
+            )
+        except KubeError as error:
+            log.warning("refusal not recorded", error=str(error))
+
+    def _event(self, pod: JsonObject, reason: str) -> JsonObject:
+        metadata = pod["metadata"]
+        return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {
-                "generateName": f"{metadata['name']}.",
-                "namespace": metadata["namespace"],
-            },
+            "metadata": {"generateName": f"{metadata['name']}."},
             "involvedObject": {
+                "apiVersion": "v1",
                 "kind": "Pod",
                 "namespace": metadata["namespace"],
                 "name": metadata["name"],
@@ -137,133 +238,55 @@ class SimulatedScheduler:
             "reason": "FailedScheduling",
             "message": reason,
             "type": "Warning",
+            "count": 1,
             "source": {"component": self.our_name},
         }
-        try:
-            await self.kube.patch(
-                PODS,
-                metadata["name"],
-                {"status": {"conditions": [condition]}},
-                kind=PatchKind.MERGE,
-                namespace=metadata["namespace"],
-                subresource="status",
-            )
-            await self.kube.create(EVENTS, event, namespace=metadata["namespace"])
-        except KubeError as error:
-            log.warning("refusal not recorded", error=str(error))
 
 
-class _Unschedulable(HamidError):
-    """No node takes the pod; worded as kube-scheduler does."""
-
-    def __init__(self, reasons: dict[str, str]) -> None:
-        counted = Counter(reason for reason in reasons.values() if reason)
-        listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
-        super().__init__(f"0/{len(reasons)} nodes are available: {listed}.", hint="")
-
-    def __str__(self) -> str:
-        return self.message
+def _condition(reason: str) -> JsonObject:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": reason,
+    }
 
 
-def in_tree_refusal(pod: JsonObject, node: JsonObject, bound: list[JsonObject]) -> str:
-    """Why kube-scheduler itself keeps the pod from the node; empty if it does not."""
-    spec, node_spec = pod["spec"], node.get("spec") or {}
-    labels = node["metadata"].get("labels") or {}
-    if node_spec.get("unschedulable"):
-        return "node(s) were unschedulable"
-    wanted = spec.get("nodeSelector") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()) or not _has_affinity(
-        spec, labels
-    ):
-        return "node(s) didn't match Pod's node affinity/selector"
-    taint = next((t for t in node_spec.get("taints") or () if not _is_tolerated(t, spec)), None)
-    if taint is not None:
-        return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
-    here = [p for p in bound if p["spec"]["nodeName"] == node["metadata"]["name"]]
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    for resource in ("cpu", "memory"):
-        taken = sum((_requested(p["spec"], resource) for p in here), Fraction(0))
-        if (
-            taken + _requested(spec, resource)
-            > parse_quantity(str(allocatable.get(resource, "0"))).value
-        ):
-            return f"Insufficient {resource}"
-    return ""
+def _is_placed(view: ClusterView, uid: str) -> bool:
+    pod = view.pods.get(uid)
+    return pod is None or is_bound(pod)
 
 
-def _requested(spec: JsonObject, resource: str) -> Fraction:
-    """The larger of the peak of init containers and the sum of the others (sidecars count as both)."""
-
-    def amount(container: JsonObject) -> Fraction:
-        resources = container.get("resources") or {}
-        text = (resources.get("requests") or {}).get(resource) or (
-            resources.get("limits") or {}
-        ).get(resource)
-        return parse_quantity(str(text or "0")).value
-
-    running = peak = Fraction(0)
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            running += amount(container)
-        else:
-            peak = max(peak, running + amount(container))
-    apps = sum((amount(container) for container in spec.get("containers") or ()), Fraction(0))
-    return max(peak, running + apps)
-
-
-def _has_affinity(spec: JsonObject, labels: dict[str, str]) -> bool:
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    if not required:
-        return True
-    return any(
-        all(_has_expression(e, labels) for e in term.get("matchExpressions") or ())
-        for term in required.get("nodeSelectorTerms") or ()
-    )
-
-
-def _has_expression(expression: JsonObject, labels: dict[str, str]) -> bool:
-    key, values = expression["key"], expression.get("values") or ()
-    match expression["operator"]:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-        case _:
-            return False
-
-
-def _is_tolerated(taint: JsonObject, spec: JsonObject) -> bool:
-    if taint.get("effect") == "PreferNoSchedule":
-        return True
-    for toleration in spec.get("tolerations") or ():
-        if toleration.get("key") not in (None, "", taint["key"]):
-            continue
-        if toleration.get("effect") not in (None, "", taint.get("effect")):
-            continue
-        if toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value"):
-            return True
-    return False
-
-
-def _is_active(pod: JsonObject) -> bool:
+def _holds_room(pod: JsonObject) -> bool:
+    """Whether its requests count on its node: as kube-scheduler, until it is gone or has ended."""
     phase = (pod.get("status") or {}).get("phase")
-    return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
+    return is_bound(pod) and phase not in ("Succeeded", "Failed")
 
 
-def _age(pod: JsonObject) -> tuple[Any, ...]:
-    metadata = pod["metadata"]
-    return (metadata.get("creationTimestamp") or "", int(metadata.get("resourceVersion") or 0))
+def _made_room(before: JsonObject, now: JsonObject | None) -> bool:
+    """Whether the change of a bound pod may let others in."""
+    if now is None or not _holds_room(now):
+        return _holds_room(before)
+    is_up = (now.get("status") or {}).get("phase") == "Running"
+    was_up = (before.get("status") or {}).get("phase") == "Running"
+    return bool(now["spec"].get("initContainers")) and is_up and not was_up
 
 
-async def wait_until_settled(scheduler: SimulatedScheduler) -> None:
-    """Wait until every waiting pod was tried after the last change."""
-    while scheduler.settled.get() < scheduler.changes.get():
-        seen = scheduler.changes.get()
-        await scheduler.settled.wait_for(lambda settled, seen=seen: settled >= seen)  # type: ignore[misc]
-        await asyncio.sleep(0)
+def _asks_otherwise(before: JsonObject, now: JsonObject) -> bool:
+    old, new = before["metadata"], now["metadata"]
+    return before["spec"] != now["spec"] or any(
+        old.get(field) != new.get(field) for field in ("annotations", "labels")
+    )
+
+
+def _offers_otherwise(before: JsonObject, now: JsonObject) -> bool:
+    return any(
+        before.get(part, {}).get(field) != now.get(part, {}).get(field)
+        for part, field in (
+            ("metadata", "annotations"),
+            ("metadata", "labels"),
+            ("spec", "unschedulable"),
+            ("spec", "taints"),
+            ("status", "allocatable"),
+        )
+    )

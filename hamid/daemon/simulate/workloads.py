@@ -1,7 +1,8 @@
-"""Makes the pods of deployments, jobs and their like, once, as their controllers would.
+"""The pods that deployments, jobs and their like stand for.
 
-Names are numbered rather than random, so that two runs read alike. Not imitated: scaling,
-rolling updates, retries, volumes claimed by stateful sets, owners' deletion.
+Names are numbered rather than random, so that two runs read alike. Not imitated: replica sets
+between a deployment and its pods, rolling updates, retries, volumes of stateful sets, jobs that
+complete.
 """
 
 from __future__ import annotations
@@ -9,51 +10,62 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Final
 
+from hamid.daemon.simulate.manifests import DEFAULT_NAMESPACE
 from hamid.errors import SettingsError
+from hamid.kube.port import DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 
 if TYPE_CHECKING:
     from hamid.kube.port import JsonObject
 
-WORKLOAD_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
+WORKLOADS: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS)
+WORKLOAD_KINDS: Final = frozenset(resource.kind for resource in WORKLOADS)
 MAX_PODS: Final = 10_000
 
 
 def workload_pods(workload: JsonObject) -> list[JsonObject]:
-    """The pods that the workload's controller would create."""
-    kind, metadata = workload["kind"], workload["metadata"]
-    spec = workload.get("spec") or {}
-    template = spec.get("template")
+    """The pods that the workload's controller would create, in the order of their numbers."""
+    template = (workload.get("spec") or {}).get("template")
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         raise SettingsError(
-            f"{kind} {metadata.get('name')!r} has no spec.template.spec",
-            hint="give it a pod template",
+            f"{_called(workload)} has no spec.template.spec", hint="give it a pod template"
         )
-    return [_pod(workload, template, number) for number in range(_pod_count(kind, metadata, spec))]
+    return [_pod(workload, template, number) for number in range(pod_count(workload))]
 
 
-def _pod_count(kind: str, metadata: JsonObject, spec: JsonObject) -> int:
-    field = "parallelism" if kind == "Job" else "replicas"
-    count = spec.get(field, 1)
-    if kind == "Job":
-        count = min(count, spec.get("completions") or count)
-    if not isinstance(count, int) or not 0 <= count <= MAX_PODS:
+def pod_count(workload: JsonObject) -> int:
+    """How many pods it stands for; 1 where it does not say."""
+    kind, spec = workload["kind"], workload.get("spec") or {}
+    if kind != JOBS.kind:
+        return _count(workload, "replicas")
+    if spec.get("suspend") is True:
+        return 0
+    parallelism = _count(workload, "parallelism")
+    return min(parallelism, _count(workload, "completions", default=parallelism))
+
+
+def _count(workload: JsonObject, field: str, *, default: int = 1) -> int:
+    found = (workload.get("spec") or {}).get(field)
+    count = default if found is None else found
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_PODS:
         raise SettingsError(
-            f"{kind} {metadata.get('name')!r} has spec.{field} {count!r}, not 0 to {MAX_PODS}",
-            hint="give a whole number",
+            f"{_called(workload)} has spec.{field} {count!r}, expected a whole number from 0 to "
+            f"{MAX_PODS}",
+            hint="mend the manifest",
         )
     return count
 
 
 def _pod(workload: JsonObject, template: JsonObject, number: int) -> JsonObject:
+    owner = workload["metadata"]
     metadata = copy.deepcopy(template.get("metadata") or {})
-    metadata["name"] = f"{workload['metadata']['name']}-{number}"
-    metadata["namespace"] = workload["metadata"].get("namespace") or "default"
+    metadata["name"] = f"{owner['name']}-{number}"
+    metadata["namespace"] = owner.get("namespace") or DEFAULT_NAMESPACE
     metadata["ownerReferences"] = [
         {
             "apiVersion": workload["apiVersion"],
             "kind": workload["kind"],
-            "name": workload["metadata"]["name"],
-            "uid": workload["metadata"].get("uid") or workload["metadata"]["name"],
+            "name": owner["name"],
+            "uid": owner.get("uid", ""),
             "controller": True,
         }
     ]
@@ -63,3 +75,7 @@ def _pod(workload: JsonObject, template: JsonObject, number: int) -> JsonObject:
         "metadata": metadata,
         "spec": copy.deepcopy(template["spec"]),
     }
+
+
+def _called(workload: JsonObject) -> str:
+    return f"{workload['kind']} {workload['metadata'].get('name')!r}"
