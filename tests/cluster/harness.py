@@ -5,6 +5,7 @@ tests. Everything waits on a watch or on a port, nothing sleeps. Commands are bl
 a test that shares its thread with an event loop calls them through a thread.
 """
 
+import base64
 import http.client
 import json
 import shutil
@@ -296,6 +297,38 @@ class Cluster:
         path.touch(mode=0o600)
         path.write_text(json.dumps(content))
         return path
+
+    @property
+    def host_address(self) -> str:
+        """Where pods and the API server reach programs of this machine: node 1's address."""
+        return "10.88.1.1"
+
+    def lead_service_here(self, service: str, *, namespace: str, port_name: str, port: int) -> None:
+        """Give the Service an endpoint on this machine, as if a pod of it ran here.
+
+        That is how the API server reaches a webhook; nothing else follows Services here.
+        """
+        endpoint_slice = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": f"{service}-here",
+                "namespace": namespace,
+                "labels": {"kubernetes.io/service-name": service},
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [self.host_address], "conditions": {"ready": True}}],
+            "ports": [{"name": port_name, "port": port, "protocol": "TCP"}],
+        }
+        self.apply(json.dumps(endpoint_slice))
+
+    def save_secret(self, name: str, *, namespace: str) -> Path:
+        """A folder with a file per key of the Secret, as a pod would have it mounted."""
+        folder = self.state / "pki" / f"{namespace}-{name}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for key, value in (self.get("secret", name, namespace=namespace).get("data") or {}).items():
+            (folder / key).write_bytes(base64.b64decode(value))
+        return folder
 
     def log(self, part: str) -> str:
         """What `kube-apiserver`, `kubelet-node-1`, … has written so far."""

@@ -45,3 +45,26 @@ def rendered(*options: str, version: str = "1.37.2") -> dict[tuple[str, str], Ob
     found = {(item["kind"], item["metadata"]["name"]): item for item in objects}
     assert len(found) == len(objects)
     return found
+
+
+def scheduler_configuration(*options: str, url: str, client_folder: Path | None = None) -> str:
+    """The chart's KubeSchedulerConfiguration for a kube-scheduler outside the cluster.
+
+    `url` is the extender's; `client_folder` has ca.crt, tls.crt and tls.key for it, or there is
+    no TLS. The word KUBECONFIG is left for `Cluster.start_scheduler` to replace.
+    """
+    text = rendered(*options)["ConfigMap", "hamid-kube-scheduler"]["data"]["config.yaml"]
+    configuration = yaml.safe_load(text)
+    configuration["clientConnection"] = {"kubeconfig": "KUBECONFIG", "qps": 1000, "burst": 2000}
+    (extender,) = configuration["extenders"]
+    extender["urlPrefix"] = url
+    if client_folder is None:
+        extender["enableHTTPS"] = False
+        del extender["tlsConfig"]
+    else:
+        extender["tlsConfig"] |= {
+            "caFile": str(client_folder / "ca.crt"),
+            "certFile": str(client_folder / "tls.crt"),
+            "keyFile": str(client_folder / "tls.key"),
+        }
+    return yaml.safe_dump(configuration)
