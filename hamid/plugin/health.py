@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import structlog
 
-from hamid.aiokit.ticker import every
+from hamid.aiokit.ticker import every, pause
 from hamid.errors import NvmlError
 from hamid.model.health import DeviceFaultSeen, DeviceHealth, assess, xid_fault
 from hamid.nvml.port import EventKind
@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hamid.aiokit.latest import Latest
-    from hamid.model.device import DeviceUuid
     from hamid.model.health import HealthReport
-    from hamid.nvml.port import DeviceSample, NvmlDevice, NvmlPort
+    from hamid.nvml.port import DeviceEvent, DeviceSample, NvmlDevice, NvmlPort
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceView:
-    """The devices of this node as last seen: what they are, how they are, how busy they are."""
+    """The devices of this node as last seen: what they are, how they are, how busy they are.
+
+    Attributes:
+        samples: of the last look only; none while the driver does not answer.
+    """
 
     devices: tuple[NvmlDevice, ...] = ()
     samples: tuple[DeviceSample, ...] = ()
@@ -36,7 +39,9 @@ class DeviceView:
 class HealthPoller:
     """Samples every device and publishes the view; a service.
 
-    A driver that does not answer makes every device unhealthy, and is asked again.
+    A driver that does not answer makes every device unhealthy, and is asked again. Steps may
+    overlap (an event has the devices looked at at once): each works on the newest view, so that
+    none undoes what another has found.
     """
 
     nvml: NvmlPort
@@ -46,6 +51,7 @@ class HealthPoller:
     recovery_s: float
     name: str = "nvml-health"
     _event_faults: list[DeviceFaultSeen] = field(default_factory=list)
+    _down_since_s: float | None = None
 
     async def run(self) -> None:
         """Sample until cancelled."""
@@ -54,66 +60,118 @@ class HealthPoller:
 
     async def step(self) -> None:
         """Look once."""
-        before = self.view.get()
-        faults, self._event_faults = self._event_faults, []
-        devices, samples = before.devices, before.samples
+        devices: tuple[NvmlDevice, ...] | None = None
+        samples: tuple[DeviceSample, ...] = ()
+        error: NvmlError | None = None
         try:
             devices = await self.nvml.list_devices()
             samples = await self.nvml.sample_devices()
-        except NvmlError as error:
-            faults += [
-                DeviceFaultSeen(device_uuid=uuid, reason=f"the driver does not answer: {error}")
-                for uuid in before.health
-            ]
+        except NvmlError as caught:
+            error = caught
+        self._log_driver(error)
+        # From here on nothing is awaited.
+        self._publish(self.view.get().devices if devices is None else devices, samples, error)
+
+    def note_event(self, event: DeviceEvent) -> None:
+        """Take note of an event until the next step.
+
+        One of a card that was never listed is nobody's fault here.
+        """
+        fault = _event_fault(event)
+        if fault is not None:
+            self._event_faults.append(fault)
+        log.info(
+            "device event seen",
+            device_uuid=event.device_uuid,
+            kind=event.kind,
+            data=event.data,
+            is_fault=fault is not None,
+        )
+
+    def _publish(
+        self,
+        devices: tuple[NvmlDevice, ...],
+        samples: tuple[DeviceSample, ...],
+        error: NvmlError | None,
+    ) -> None:
+        before = self.view.get().health
+        present = {device.device_uuid for device in devices}
+        faults, self._event_faults = self._event_faults, []
+        if error is not None:
+            reason = f"the driver does not answer: {error.message}"
+            faults += [DeviceFaultSeen(device_uuid=u, reason=reason) for u in present | set(before)]
         faults += [
             DeviceFaultSeen(device_uuid=s.device_uuid, reason=s.fault.reason)
             for s in samples
             if s.fault is not None
         ]
         health = assess(
-            before.health,
-            present=[d.device_uuid for d in devices],
+            before,
+            present=present,
             faults=faults,
             now_s=self.clock(),
             recovery_s=self.recovery_s,
         )
-        _log_changes(before.health, health)
+        _log_changes(before, health)
         self.view.publish(DeviceView(devices=devices, samples=samples, health=health))
 
-    def note_xid(self, device_uuid: DeviceUuid | None, xid: int) -> None:
-        """Take note of an XID event until the next step; no UUID means every device."""
-        uuids = self.view.get().health if device_uuid is None else [device_uuid]
-        seen = [xid_fault(uuid, xid) for uuid in uuids]
-        self._event_faults += [fault for fault in seen if fault is not None]
-        log.info("xid seen", device_uuid=device_uuid, xid=xid, is_fatal=any(seen))
+    def _log_driver(self, error: NvmlError | None) -> None:
+        now_s = self.clock()
+        if error is not None and self._down_since_s is None:
+            self._down_since_s = now_s
+            log.error("driver not answering", reason=error.message, hint=error.hint)
+        elif error is None and self._down_since_s is not None:
+            log.info("driver answers again", down_s=now_s - self._down_since_s)
+            self._down_since_s = None
 
 
 @dataclass(slots=True, kw_only=True)
 class EventListener:
-    """Waits for the driver's events, and has the devices looked at when one comes; a service."""
+    """Waits for the driver's events, and has the devices looked at when one comes; a service.
+
+    Args:
+        wait_s: how long one call waits for an event, and how long a driver is left in peace that
+            has no events to give.
+        pause_s: the least time between two looks, however fast events come.
+    """
 
     nvml: NvmlPort
     poller: HealthPoller
     wait_s: float = 5.0
+    pause_s: float = 0.1
     name: str = "nvml-events"
 
     async def run(self) -> None:
         """Listen until cancelled."""
-        async for _ in every(0.1):
-            await self.step()
+        while True:
+            await pause(self.pause_s if await self.step() else self.wait_s)
 
-    async def step(self) -> None:
-        """Wait for events once."""
+    async def step(self) -> bool:
+        """Wait for events once; returns whether the driver could be asked."""
         try:
             events = await self.nvml.next_events(self.wait_s)
         except NvmlError as error:
             log.debug("no events", error=repr(error))
-            return
+            return False
         for event in events:
-            if event.kind is EventKind.XID:
-                self.poller.note_xid(event.device_uuid, event.data)
+            self.poller.note_event(event)
         if events:
             await self.poller.step()
+        return True
+
+
+def _event_fault(event: DeviceEvent) -> DeviceFaultSeen | None:
+    if event.device_uuid is None:
+        return None
+    match event.kind:
+        case EventKind.XID:
+            return xid_fault(event.device_uuid, event.data)
+        case EventKind.LOST:
+            return DeviceFaultSeen(device_uuid=event.device_uuid, reason="the driver lost the card")
+        case EventKind.DOUBLE_BIT_ECC | EventKind.OTHER:
+            return None  # The first comes with an XID of its own.
+        case _:
+            assert_never(event.kind)
 
 
 def _log_changes(before: HealthReport, after: HealthReport) -> None:

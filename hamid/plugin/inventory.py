@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,6 +12,7 @@ import structlog
 from hamid.aiokit.ticker import pause
 from hamid.codec.node_annotation import encode_link_scores, encode_node_inventory
 from hamid.errors import KubeError, NvmlError
+from hamid.kube.errors import TooManyRequests, Unavailable
 from hamid.kube.port import NODES, PatchKind
 from hamid.kubelet.port import AdvertisedDevice
 from hamid.model.device import WHOLE_DEVICE_PERCENT, Device, DeviceMode
@@ -19,7 +22,7 @@ from hamid.model.quantities import MIB
 from hamid.plugin.slots import slots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from hamid.aiokit.backoff import Backoff
     from hamid.aiokit.latest import Latest
@@ -41,6 +44,7 @@ def node_inventory(view: DeviceView, *, node_name: str, settings: PluginSettings
         for nvml_device in view.devices
         if nvml_device.device_uuid not in settings.excluded_uuids
         and nvml_device.device_index not in settings.excluded_indexes
+        and not nvml_device.mig_enabled
     )
     return NodeInventory(node_name=node_name, devices=sorted_devices(devices))
 
@@ -52,13 +56,18 @@ def device(nvml_device: NvmlDevice, *, health: HealthReport, settings: PluginSet
         device_uuid=uuid,
         device_index=nvml_device.device_index,
         model=model_name(nvml_device.model),
-        memory_mib=int(nvml_device.memory_bytes // MIB * settings.device_memory_scaling),
-        core_percent=int(WHOLE_DEVICE_PERCENT * settings.device_core_scaling),
+        memory_mib=_scaled(nvml_device.memory_bytes // MIB, settings.device_memory_scaling),
+        core_percent=_scaled(WHOLE_DEVICE_PERCENT, settings.device_core_scaling),
         slot_count=settings.device_split_count,
         numa_node=nvml_device.numa_node,
         mode=DeviceMode.HAMI_CORE,
         is_healthy=uuid in health and health[uuid].is_healthy,
     )
+
+
+def _scaled(amount: int, factor: float) -> int:
+    """The amount times the factor as it is written in decimal, rounded down: 100 × 1.15 = 115."""
+    return int(amount * Decimal(str(factor)))
 
 
 def model_name(product_name: str) -> str:
@@ -93,6 +102,7 @@ class InventoryDeriver:
     files: GrantFiles
     settings: PluginSettings
     name: str = "node-inventory"
+    _unshared: frozenset[DeviceUuid] = frozenset()
 
     async def run(self) -> None:
         """Follow the view until cancelled."""
@@ -102,11 +112,24 @@ class InventoryDeriver:
     def step(self) -> None:
         """Derive once."""
         view = self.view.get()
+        self._say_unshared(view)
         node_name = self.inventory.get().node_name
         inventory = node_inventory(view, node_name=node_name, settings=self.settings)
         self.files.node_by_uuid = device_nodes(view)
         self.inventory.publish(inventory)
         self.devices.publish(advertised(inventory, report_numa=self.settings.report_numa))
+
+    def _say_unshared(self, view: DeviceView) -> None:
+        """Say once of each card in MIG mode that its memory cannot be shared by our library."""
+        unshared = frozenset(d.device_uuid for d in view.devices if d.mig_enabled)
+        for uuid in sorted(unshared - self._unshared):
+            log.warning(
+                "device skipped",
+                device_uuid=uuid,
+                reason="it is in MIG mode",
+                hint="turn MIG off (nvidia-smi -mig 0) to have the card shared",
+            )
+        self._unshared = unshared
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,41 +137,73 @@ class InventoryPublisher:
     """Keeps the node's registration annotation equal to the inventory; a service.
 
     Written when it changed, and never before the driver was asked once: an empty list would tell
-    the scheduler that the cards are gone.
+    the scheduler that the cards are gone. Now and then the node is read, and written again if
+    somebody else has changed or removed the annotation, or made the Node anew.
+
+    Args:
+        recheck_s: between two such looks: one small read, which a thousand nodes do as well.
     """
 
     kube: KubePort
     nvml: NvmlPort
     inventory: Latest[NodeInventory]
     backoff: Backoff
+    recheck_s: float = 300.0
     name: str = "node-registrar"
-    _written: NodeInventory | None = None
+    _registered: NodeInventory | None = None
+    _annotations: Mapping[str, str] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Follow the inventory until cancelled; what fails is tried again."""
         seen = 0 if not self.inventory.get().devices else -1
+        seen = await self.inventory.wait_change(since=seen)
         while True:
-            seen = await self.inventory.wait_change(since=seen)
-            while not await self.step():
-                await pause(self.backoff.next_delay_s())
-            self.backoff.reset()
+            await self._insist(self.step)
+            try:
+                async with asyncio.timeout(self.recheck_s):
+                    seen = await self.inventory.wait_change(since=seen)
+            except TimeoutError:
+                await self._insist(self.look)
 
-    async def step(self) -> bool:
-        """Write the annotation if it is not as it should be; false if that failed."""
+    async def step(self) -> None:
+        """Write the annotation if the inventory is not what was written; raises `KubeError`."""
         inventory = self.inventory.get()
-        if inventory == self._written:
-            return True
+        if inventory == self._registered:
+            return
         annotations = {NODE_REGISTER: encode_node_inventory(inventory)}
         try:
             annotations[NODE_SCORE] = encode_link_scores(await self.nvml.link_scores())
         except NvmlError as error:
             log.info("link scores unknown", error=repr(error))
         patch = {"metadata": {"annotations": annotations}}
-        try:
-            await self.kube.patch(NODES, inventory.node_name, patch, kind=PatchKind.MERGE)
-        except KubeError as error:
-            log.warning("node not registered", node=inventory.node_name, error=str(error))
-            return False
-        self._written = inventory
+        await self.kube.patch(NODES, inventory.node_name, patch, kind=PatchKind.MERGE)
+        self._registered, self._annotations = inventory, annotations
         log.info("node registered", node=inventory.node_name, devices=len(inventory.devices))
-        return True
+
+    async def look(self) -> None:
+        """Read the node, and forget what was written if it is not there any more."""
+        node = await self.kube.get(NODES, self.inventory.get().node_name)
+        found = node["metadata"].get("annotations") or {}
+        if any(found.get(key) != text for key, text in self._annotations.items()):
+            log.warning(
+                "registration changed by somebody else",
+                node=node["metadata"]["name"],
+                hint="if HAMi's device plugin still runs on the node, remove it",
+            )
+            self._registered = None
+
+    async def _insist(self, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await act()
+            except KubeError as error:
+                log_line = log.debug if self.backoff.failures else log.warning
+                log_line("registration delayed", error=str(error))
+                await pause(max(self.backoff.next_delay_s(), _asked_to_wait_s(error)))
+            else:
+                self.backoff.reset()
+                return
+
+
+def _asked_to_wait_s(error: KubeError) -> float:
+    return error.retry_after_s if isinstance(error, TooManyRequests | Unavailable) else 0.0

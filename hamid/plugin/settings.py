@@ -41,7 +41,9 @@ class PluginSettings:
             kubelet's single-numa-node policy then refuses pods that the scheduler placed.
         default_slice_memory_mib: memory of a default slice, where undecided pods get one.
         excluded_uuids, excluded_indexes: cards kept out of hamid's hands.
+        health_interval_s: between two looks at the cards; events of the driver are seen at once.
         recovery_s: how long a card must be free of faults before it counts as healthy again.
+        reconcile_interval_s: between two comparisons of our books with the kubelet's.
     """
 
     device_split_count: int = 10
@@ -75,3 +77,19 @@ class PluginSettings:
                     f"{name} is {value}, not above 0 and up to 10",
                     hint="1 promises what the card has; 2 promises twice of it",
                 )
+        if self.default_slice_memory_mib < 1:
+            raise SettingsError(
+                f"default_slice_memory_mib is {self.default_slice_memory_mib}, not at least 1",
+                hint="it is the memory of a pod that was not placed by hamid's scheduler, in MiB",
+            )
+        for name in ("health_interval_s", "reconcile_interval_s"):
+            if getattr(self, name) <= 0:
+                raise SettingsError(
+                    f"{name} is {getattr(self, name)}, not above 0",
+                    hint="it is how often to look, in seconds",
+                )
+        if self.recovery_s < 0:
+            raise SettingsError(
+                f"recovery_s is {self.recovery_s}, not at least 0",
+                hint="0 trusts a card again as soon as no fault is seen",
+            )
