@@ -16,6 +16,7 @@ the hint says what to do. "It does not fit" is no error: it is a value with reas
     ├── HookError                     the pages shared with the hook library
     │   ├── PageCorrupt
     │   └── AbiMismatch
+    ├── StateError                    the operator must mend the disk that our state is on
     └── ServiceEnded                  a service returned; it must run until cancelled
 """
 
@@ -85,6 +86,10 @@ class PageCorrupt(HookError):
 
 class AbiMismatch(HookError):
     """A page was written by another version of the agreement."""
+
+
+class StateError(HamidError):
+    """The daemon's own files on this node cannot be written."""
 
 
 class ServiceEnded(HamidError):

@@ -21,8 +21,8 @@ from hamid.kubelet.pods_api import PodsApiClient
 from hamid.kubelet.registration import Registrar
 from hamid.model.node import NodeInventory
 from hamid.plugin.admission_view import AdmissionView
+from hamid.plugin.books import NodeBooks
 from hamid.plugin.events import NodeEvents
-from hamid.plugin.exporter import NodeBooks
 from hamid.plugin.grants import GrantFiles
 from hamid.plugin.health import DeviceView, EventListener, HealthPoller
 from hamid.plugin.inventory import InventoryDeriver, InventoryPublisher
@@ -88,6 +88,7 @@ class PluginRole:
         return NodeBooks(
             inventory=self.inventory.get(),
             view=self.view.get(),
+            pods=self.plugin.pods.pods(),
             grants=self.journal.grants(),
             usage_by_grant=self.usage.get(),
         )
@@ -216,6 +217,7 @@ async def _assemble(settings: Settings, ports: PluginPorts, thread: OneThread) -
             journal=journal,
             files=files,
             checkpoint=checkpoint,
+            pod_resources=pod_resources,
             metrics=ports.metrics.plugin,
             events=NodeEvents(kube=ports.kube, node_name=node_name, clock=ports.wall_clock),
             interval_s=own.reconcile_interval_s,

@@ -9,10 +9,14 @@ All are derived from the journal: they can be written anew at any time.
 
 from __future__ import annotations
 
-import shutil
+import asyncio
+import itertools
+import os
+import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from hamid.errors import HookError, StateError
 from hamid.hooks.abi import contract
 from hamid.hooks.abi.injection import (
     CONTROL_NODES,
@@ -20,13 +24,13 @@ from hamid.hooks.abi.injection import (
     container_limits,
     injection,
 )
-from hamid.hooks.abi.pages import encode_control_page
+from hamid.hooks.abi.pages import decode_control_page, encode_control_page
 from hamid.kubelet.port import ContainerGrant, DeviceNode, Mount
 from hamid.plugin.cdi import cdi_file_name, cdi_name, encode_cdi_spec
 from hamid.plugin.settings import GrantMode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from hamid.aiokit.blocking import OneThread
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
     from hamid.hooks.install import InstalledLibrary
     from hamid.model.device import DeviceUuid
     from hamid.plugin.journal import Grant
+
+LIMITS_DIR_MODE: Final = 0o755
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +61,6 @@ class GrantFiles:
     thread: OneThread
     host_root: Path
     node_by_uuid: Mapping[DeviceUuid, str] = field(default_factory=dict)
-    _generation: int = 0
 
     @property
     def can_mend(self) -> bool:
@@ -62,23 +68,30 @@ class GrantFiles:
         return self.mode is GrantMode.CDI
 
     async def write(self, grant: Grant) -> ContainerGrant:
-        """Write the grant's files, and return what the kubelet is answered."""
-        self._generation += 1
-        page = encode_control_page(
-            container_limits(grant.shares, priority=grant.priority, generation=self._generation)
-        )
+        """Write the grant's files, and return what the kubelet is answered.
+
+        Raises:
+            StateError: the disk does not take them.
+        """
         entering = self._injection(grant)
-        spec = encode_cdi_spec(grant.grant_id, entering)
-        await self.thread.call(self._write, grant.grant_id, page, spec)
+        try:
+            await self.thread.call(self._write, grant, encode_cdi_spec(grant.grant_id, entering))
+        except OSError as error:
+            raise StateError(
+                f"limits for container {grant.container_name!r} of pod {grant.pod_key} cannot be "
+                f"written to {self.directory}: {error.strerror or error}",
+                hint="free or mend that disk of the node, then delete the pod",
+            ) from error
         return self._answer(grant.grant_id, entering)
 
     async def remove(self, grant_id: str) -> None:
         """Remove the grant's files."""
-        await self.thread.call(self._remove, grant_id)
+        # Not in our thread: a tenant may have left a million files, and Allocate must not wait.
+        await asyncio.to_thread(self._remove, grant_id)
 
-    async def remove_others(self, grant_ids: Collection[str]) -> tuple[str, ...]:
-        """Remove the files of all grants but these; returns whose they were."""
-        return await self.thread.call(self._remove_others, frozenset(grant_ids))
+    async def grant_ids(self) -> frozenset[str]:
+        """The grants that have files."""
+        return await self.thread.call(_names_in, self.directory)
 
     def limits_dir(self, grant_id: str) -> Path:
         """The directory that is mounted read-only."""
@@ -94,12 +107,17 @@ class GrantFiles:
             preload=self.library.preload_path,
             limits=self.limits_dir(grant.grant_id),
             usage=self.usage_dir(grant.grant_id),
-            node_by_uuid=self.node_by_uuid,
-            control_nodes=tuple(n for n in CONTROL_NODES if (self.host_root / n[1:]).exists()),
+            node_by_uuid={u: n for u, n in self.node_by_uuid.items() if self._is_there(n)},
+            control_nodes=tuple(filter(self._is_there, CONTROL_NODES)),
         )
         return injection(
             grant.shares, priority=grant.priority, grant_id=grant.grant_id, paths=paths
         )
+
+    def _is_there(self, node: str) -> bool:
+        # A runtime refuses to create a container with a node that does not exist; where NVIDIA's
+        # runtime is in use, it makes missing ones itself.
+        return (self.host_root / node[1:]).exists()
 
     def _answer(self, grant_id: str, entering: Injection) -> ContainerGrant:
         if self.mode is GrantMode.CDI:
@@ -123,30 +141,41 @@ class GrantFiles:
             ),
         )
 
-    def _write(self, grant_id: str, page: bytes, spec: bytes) -> None:
-        limits, usage = self.limits_dir(grant_id), self.usage_dir(grant_id)
+    def _write(self, grant: Grant, spec: bytes) -> None:
+        limits, usage = self.limits_dir(grant.grant_id), self.usage_dir(grant.grant_id)
         limits.mkdir(parents=True, exist_ok=True)
         usage.mkdir(exist_ok=True)
-        # Containers run as any user.
+        # Containers run as any user, and the daemon's umask may be strict.
+        limits.chmod(LIMITS_DIR_MODE)
         usage.chmod(contract.USAGE_DIR_MODE)
-        replace_file(limits / contract.CONTROL_PAGE_NAME, page)
+        page_path = limits / contract.CONTROL_PAGE_NAME
+        page = encode_control_page(
+            container_limits(
+                grant.shares, priority=grant.priority, generation=_generation(page_path) + 1
+            )
+        )
+        replace_file(page_path, page)
         if self.mode is GrantMode.CDI:
             self.cdi_dir.mkdir(parents=True, exist_ok=True)
-            replace_file(self.cdi_dir / cdi_file_name(grant_id), spec)
+            replace_file(self.cdi_dir / cdi_file_name(grant.grant_id), spec)
 
     def _remove(self, grant_id: str) -> None:
         (self.cdi_dir / cdi_file_name(grant_id)).unlink(missing_ok=True)
-        shutil.rmtree(self.directory / grant_id, ignore_errors=True)
+        remove_tree(self.directory, grant_id)
 
-    def _remove_others(self, grant_ids: frozenset[str]) -> tuple[str, ...]:
-        if not self.directory.is_dir():
-            return ()
-        others = sorted(
-            path.name for path in self.directory.iterdir() if path.name not in grant_ids
-        )
-        for grant_id in others:
-            self._remove(grant_id)
-        return tuple(others)
+
+def _names_in(directory: Path) -> frozenset[str]:
+    return (
+        frozenset(path.name for path in directory.iterdir()) if directory.is_dir() else frozenset()
+    )
+
+
+def _generation(page: Path) -> int:
+    """That of the page so far, or 0: it must grow across restarts of the daemon, too."""
+    try:
+        return decode_control_page(page.read_bytes()).generation
+    except (OSError, HookError):
+        return 0
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -156,3 +185,47 @@ def replace_file(path: Path, content: bytes) -> None:
     beside.write_bytes(content)
     beside.chmod(0o644)
     beside.rename(path)
+
+
+def remove_tree(parent: Path, name: str) -> None:
+    """Remove the directory of this name and all that is in it; one that is not there is no error.
+
+    A tenant may have nested directories without end, which a recursion does not survive: what is
+    two levels down is moved up, so that there is never a third level to descend to. Links are
+    removed, never followed.
+    """
+    try:
+        top = os.open(parent / name, _DIRECTORY)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        (parent / name).unlink()
+        return
+    try:
+        # Names that no tenant can have foreseen, and taken.
+        names = (secrets.token_hex(8) for _ in itertools.count())
+        while entries := _entries(top):
+            for entry in entries:
+                _remove_entry(top, entry, names)
+    finally:
+        os.close(top)
+    (parent / name).rmdir()
+
+
+def _remove_entry(top: int, name: str, new_names: Iterator[str]) -> None:
+    try:
+        directory = os.open(name, _DIRECTORY, dir_fd=top)
+    except NotADirectoryError:
+        os.unlink(name, dir_fd=top)
+        return
+    try:
+        for entry in _entries(directory):
+            os.rename(entry, next(new_names), src_dir_fd=directory, dst_dir_fd=top)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=top)
+
+
+def _entries(directory: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries]

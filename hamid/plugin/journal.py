@@ -1,17 +1,20 @@
 """What was granted, on local disk before the kubelet is answered.
 
 One JSON file per grant, `<grant id>.json`, written beside its place, flushed to disk and
-renamed. A file that cannot be read is set aside with a log line, never deleted unseen, and
-never stops the daemon.
+renamed. A file that cannot be read, or that a newer release wrote, is set aside with a log line,
+never deleted unseen, and never stops the daemon: at its next start the container's grant is
+written anew, from the kubelet's books and the pod's allocation.
 
 Invariants:
 
 1. A grant is on disk before the Allocate that made it returns.
 2. There is at most one grant per pod UID and container; a new one takes the place of the old.
+   A crash in between leaves both on disk: the newer file counts.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,6 +22,16 @@ from typing import TYPE_CHECKING
 import orjson
 import structlog
 
+from hamid.codec.jsontext import (
+    ShapeError,
+    as_bool,
+    as_int,
+    as_list,
+    as_object,
+    as_text,
+    loads_object,
+)
+from hamid.errors import StateError
 from hamid.model.device import DeviceShare, DeviceUuid
 
 if TYPE_CHECKING:
@@ -76,27 +89,33 @@ class Journal:
     thread: OneThread
     _by_id: dict[str, Grant] = field(default_factory=dict)
     _id_by_key: dict[ContainerKey, str] = field(default_factory=dict)
+    # Memory and disk change together: two containers that swap their grants at the same time must
+    # not remove what the other has just written.
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def load(self) -> None:
-        """Read what an earlier run of the daemon granted."""
+        """Read what an earlier run of the daemon granted, the oldest file first."""
         for grant in await self.thread.call(_read_all, self.directory):
-            self._keep(grant)
+            await self._keep(grant)
         log.info("journal read", grants=len(self._by_id))
 
     async def write(self, grant: Grant) -> None:
-        """Put the grant on disk, then in memory."""
-        await self.thread.call(_write, self.directory, grant)
-        replaced = self._id_by_key.get(grant.key)
-        self._keep(grant)
-        if replaced is not None and replaced != grant.grant_id:
-            await self.remove(replaced)
+        """Put the grant on disk, then in memory; raises `StateError` if the disk does not take it."""
+        async with self._changing:
+            try:
+                await self.thread.call(_write, self.directory, grant)
+            except OSError as error:
+                raise StateError(
+                    f"grant for container {grant.container_name!r} of pod {grant.pod_key} cannot be "
+                    f"written to {self.directory}: {error.strerror or error}",
+                    hint="free or mend that disk of the node, then delete the pod",
+                ) from error
+            await self._keep(grant)
 
     async def remove(self, grant_id: str) -> None:
         """Forget the grant."""
-        grant = self._by_id.pop(grant_id, None)
-        if grant is not None and self._id_by_key.get(grant.key) == grant_id:
-            del self._id_by_key[grant.key]
-        await self.thread.call((self.directory / f"{grant_id}.json").unlink, missing_ok=True)
+        async with self._changing:
+            await self._remove(grant_id)
 
     def grants(self) -> tuple[Grant, ...]:
         """All grants."""
@@ -120,12 +139,24 @@ class Journal:
         wanted = frozenset(slot_ids)
         return tuple(g for g in self._by_id.values() if frozenset(g.slot_ids) == wanted)
 
-    def _keep(self, grant: Grant) -> None:
+    async def _keep(self, grant: Grant) -> None:
+        """Take the grant into memory; one that its container had before goes."""
         previous = self._by_id.get(grant.grant_id)
         if previous is not None and self._id_by_key.get(previous.key) == grant.grant_id:
             del self._id_by_key[previous.key]
+        replaced = self._id_by_key.get(grant.key)
         self._by_id[grant.grant_id] = grant
         self._id_by_key[grant.key] = grant.grant_id
+        if replaced is not None and replaced != grant.grant_id:
+            await self._remove(replaced)
+
+    async def _remove(self, grant_id: str) -> None:
+        # Not flushed: a file that comes back after a power cut is older than its successor, or
+        # belongs to a pod that is gone, and is removed again.
+        grant = self._by_id.pop(grant_id, None)
+        if grant is not None and self._id_by_key.get(grant.key) == grant_id:
+            del self._id_by_key[grant.key]
+        await self.thread.call((self.directory / f"{grant_id}.json").unlink, missing_ok=True)
 
 
 def encode_grant(grant: Grant) -> bytes:
@@ -152,45 +183,64 @@ def encode_grant(grant: Grant) -> bytes:
 
 
 def decode_grant(content: bytes) -> Grant:
-    """The grant in the file; ValueError, KeyError or TypeError if it is none of ours."""
-    record = orjson.loads(content)
-    if record["version"] != _VERSION:
-        raise ValueError(f"version {record['version']!r}, not {_VERSION}")
+    """The grant in the file; `ShapeError` if it is none of ours."""
+    record = loads_object(content)
+    version = as_int(record.get("version"), what="version")
+    if version != _VERSION:
+        raise ShapeError(f"it is of version {version}; this release reads version {_VERSION}")
+
+    def text(name: str) -> str:
+        return as_text(record.get(name), what=name)
+
+    slot_ids = as_list(record.get("slot_ids"), what="slot_ids")
+    priority = record.get("priority")
     return Grant(
-        grant_id=record["grant_id"],
-        pod_uid=record["pod_uid"],
-        namespace=record["namespace"],
-        pod_name=record["pod_name"],
-        container_name=record["container_name"],
-        slot_ids=tuple(record["slot_ids"]),
-        shares=tuple(
-            DeviceShare(
-                device_uuid=DeviceUuid(share["uuid"]),
-                memory_mib=int(share["memory_mib"]),
-                core_percent=int(share["core_percent"]),
-            )
-            for share in record["shares"]
-        ),
-        priority=record["priority"],
-        is_final=bool(record["is_final"]),
+        grant_id=text("grant_id"),
+        pod_uid=text("pod_uid"),
+        namespace=text("namespace"),
+        pod_name=text("pod_name"),
+        container_name=text("container_name"),
+        slot_ids=tuple(as_text(slot_id, what="a slot id") for slot_id in slot_ids),
+        shares=tuple(map(_decode_share, as_list(record.get("shares"), what="shares"))),
+        priority=None if priority is None else as_int(priority, what="priority"),
+        is_final=as_bool(record.get("is_final"), what="is_final"),
+    )
+
+
+def _decode_share(value: object) -> DeviceShare:
+    share = as_object(value, what="a share")
+    return DeviceShare(
+        device_uuid=DeviceUuid(as_text(share.get("uuid"), what="uuid")),
+        memory_mib=as_int(share.get("memory_mib"), what="memory_mib"),
+        core_percent=as_int(share.get("core_percent"), what="core_percent"),
     )
 
 
 def _read_all(directory: Path) -> list[Grant]:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for unfinished in directory.glob(".*.tmp"):
+        # Its Allocate was never answered.
+        unfinished.unlink()
     grants = []
     for path in sorted(directory.glob("*.json"), key=lambda p: p.stat().st_mtime_ns):
         try:
-            grants.append(decode_grant(path.read_bytes()))
-        except (ValueError, KeyError, TypeError) as error:
+            grants.append(_read(path))
+        except (ShapeError, OSError) as error:
             path.rename(path.with_suffix(".unreadable"))
             log.error(  # noqa: TRY400 - the file is at fault, not this code
                 "grant unreadable",
                 path=str(path),
-                error=repr(error),
-                hint="the file was set aside; its container keeps running with its limits",
+                reason=str(error),
+                hint="the file was set aside as *.unreadable; its container keeps its limits",
             )
     return grants
+
+
+def _read(path: Path) -> Grant:
+    grant = decode_grant(path.read_bytes())
+    if grant.grant_id != path.stem:
+        raise ShapeError(f"it is of grant {grant.grant_id!r}")
+    return grant
 
 
 def _write(directory: Path, grant: Grant) -> None:

@@ -53,6 +53,7 @@ class PodOnNode:
         asking: the containers that ask for our slots, in the order of the spec, init first.
         allocation: what was decided for it, or None where nothing was.
         problem: why its allocation cannot be read, if it cannot.
+        is_initialized: its plain init containers are done, and hold nothing.
         is_terminal: it has finished, and holds nothing.
     """
 
@@ -63,6 +64,7 @@ class PodOnNode:
     asking: tuple[AskingContainer, ...]
     allocation: PodAllocation | None
     problem: str | None = None
+    is_initialized: bool = False
     is_terminal: bool = False
 
     @property

@@ -125,7 +125,7 @@ class NodePods:
 
 def pod_on_node(pod: JsonObject, *, resource_name: str) -> PodOnNode:
     """What the device plugin needs of the pod object."""
-    metadata = pod["metadata"]
+    metadata, status = pod["metadata"], pod.get("status") or {}
     allocation, problem = None, None
     try:
         allocation = read_allocation(pod)
@@ -139,7 +139,11 @@ def pod_on_node(pod: JsonObject, *, resource_name: str) -> PodOnNode:
         asking=tuple(_asking(pod, resource_name)),
         allocation=allocation,
         problem=problem,
-        is_terminal=(pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
+        is_initialized=any(
+            condition.get("type") == "Initialized" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        ),
+        is_terminal=status.get("phase") in ("Succeeded", "Failed"),
     )
 
 

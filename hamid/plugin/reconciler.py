@@ -1,21 +1,23 @@
 """Compares four books, says where they differ, and frees what nobody holds any more.
 
-| book        | says                                                   |
-|-------------|--------------------------------------------------------|
-| annotations | what was decided for each container                    |
-| journal     | what each container was granted                        |
-| checkpoint  | which slots the kubelet holds for each container       |
-| kubelet     | (pod resources) the same, for monitoring tools         |
+| book        | says                                                               |
+|-------------|--------------------------------------------------------------------|
+| annotations | what was decided for each container                                |
+| journal     | what each container was granted                                    |
+| checkpoint  | which slots the kubelet holds for each container                   |
+| kubelet     | (pod resources) the same, as monitoring tools see it               |
 
-Drift is reported as a metric, a log line and an event on the node, once when it appears. Nothing
-of a running container is ever changed here.
+The books do not change at the same moment. So a difference counts once two comparisons in a row
+have found it; then it is reported as a metric, a log line and an event on the node, once when it
+appears. Nothing of a running container is ever changed here: what the kubelet's checkpoint names,
+and what it may name where our answer in it cannot be read, is kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -24,9 +26,9 @@ from hamid.errors import KubeletError
 from hamid.hooks.abi.contract import ENV_GRANT_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from hamid.kubelet.port import CheckpointEntry, CheckpointPort
+    from hamid.kubelet.port import CheckpointEntry, CheckpointPort, PodDevices, PodResourcesPort
     from hamid.plugin.events import NodeEvents
     from hamid.plugin.grants import GrantFiles
     from hamid.plugin.journal import Grant, Journal
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-MISSES_BEFORE_FREE = 3
-"""A grant is freed when so many comparisons in a row found it held by nobody: the watch, the
-kubelet and its checkpoint do not change at the same moment."""
+MISSES_BEFORE_FREE: Final = 3
+"""A grant is freed when so many comparisons in a row found it held by nobody."""
+
+EVENTS_AT_ONCE: Final = 5
+"""Of more new differences than that, one event says how many there are beside."""
 
 
 class DriftKind(StrEnum):
@@ -49,7 +53,9 @@ class DriftKind(StrEnum):
     NOT_GRANTED = "not_granted"
     """The kubelet holds slots for a container that the journal does not know."""
     SLOTS_DIFFER = "slots_differ"
-    """The kubelet holds other slots for a container than the journal says."""
+    """The kubelet holds other slots for a container than its final grant says."""
+    KUBELET_DIFFERS = "kubelet_differs"
+    """Pod resources shows other slots of a container than the kubelet's checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -61,56 +67,86 @@ class Drift:
     container_name: str
 
 
-def drifts(
-    pods: Sequence[PodOnNode], grants: Sequence[Grant], entries: Sequence[CheckpointEntry]
-) -> tuple[Drift, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """The journal and the kubelet's books at one moment, by container.
+
+    Attributes:
+        slots: by pod UID and container name, from the checkpoint.
+        shown: by pod key and container name, from pod resources; empty where it was not asked.
+    """
+
+    grants: Mapping[ContainerKey, Grant]
+    slots: Mapping[ContainerKey, frozenset[str]]
+    shown: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+
+
+def books(
+    grants: Sequence[Grant],
+    entries: Sequence[CheckpointEntry],
+    known: Sequence[PodDevices] = (),
+) -> Books:
+    """The books, put in order to be compared. Pure."""
+    return Books(
+        grants={grant.key: grant for grant in grants},
+        slots={(e.pod_uid, e.container_name): frozenset(e.slot_ids) for e in entries},
+        shown={
+            (f"{pod.namespace}/{pod.name}", container.container_name): frozenset(container.slot_ids)
+            for pod in known
+            for container in pod.containers
+        },
+    )
+
+
+def drifts(pods: Sequence[PodOnNode], compared: Books) -> frozenset[Drift]:
     """Where the books differ, for pods that are on the node and not finished. Pure."""
-    by_container = {grant.key: grant for grant in grants}
-    slots_by_container = {(e.pod_uid, e.container_name): frozenset(e.slot_ids) for e in entries}
-    found = []
-    for pod in pods:
-        if pod.is_terminal:
-            continue
-        for container in pod.asking:
-            kind = _drift(pod, container.name, by_container, slots_by_container)
-            if kind is not None:
-                found.append(Drift(kind=kind, pod_key=pod.pod_key, container_name=container.name))
-    return tuple(sorted(found))
+    return frozenset(
+        Drift(kind=kind, pod_key=pod.pod_key, container_name=container.name)
+        for pod in pods
+        if not pod.is_terminal
+        for container in pod.asking
+        for kind in _drift_kinds(pod, container.name, compared)
+    )
 
 
-def _drift(
-    pod: PodOnNode,
-    name: str,
-    grants: dict[ContainerKey, Grant],
-    slots: dict[ContainerKey, frozenset[str]],
-) -> DriftKind | None:
-    key = (pod.pod_uid, name)
-    grant = grants.get(key)
-    if grant is None:
-        return DriftKind.NOT_GRANTED if key in slots else None
-    decided = pod.decided(name)
-    if decided is not None and decided.shares != grant.shares:
-        return DriftKind.SHARES_DIFFER
-    if key in slots and slots[key] != frozenset(grant.slot_ids):
-        return DriftKind.SLOTS_DIFFER
-    return None
+def _drift_kinds(pod: PodOnNode, container_name: str, compared: Books) -> Iterator[DriftKind]:
+    key = (pod.pod_uid, container_name)
+    grant, slots = compared.grants.get(key), compared.slots.get(key)
+    shown = compared.shown.get((pod.pod_key, container_name))
+    decided = pod.decided(container_name)
+    if grant is None and slots is not None:
+        yield DriftKind.NOT_GRANTED
+    if grant is not None and decided is not None and decided.shares != grant.shares:
+        yield DriftKind.SHARES_DIFFER
+    # One that is not final is a guess, which the container's start confirms or mends.
+    if grant is not None and grant.is_final and slots not in (None, frozenset(grant.slot_ids)):
+        yield DriftKind.SLOTS_DIFFER
+    if slots is not None and shown and shown != slots:
+        yield DriftKind.KUBELET_DIFFERS
 
 
 @dataclass(slots=True, kw_only=True)
 class Reconciler:
-    """Compares the books at an interval; a service."""
+    """Compares the books at an interval; a service.
+
+    Attributes:
+        known: the differences of now.
+    """
 
     resource_name: str
     pods: NodePods
     journal: Journal
     files: GrantFiles
     checkpoint: CheckpointPort
+    pod_resources: PodResourcesPort
     metrics: PluginMetrics
     events: NodeEvents
     interval_s: float
     name: str = "reconciler"
     known: frozenset[Drift] = frozenset()
+    _suspected: frozenset[Drift] = frozenset()
     _misses: dict[str, int] = field(default_factory=dict)
+    _is_blind: bool = False
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -118,7 +154,7 @@ class Reconciler:
             await self.step()
 
     async def step(self) -> None:
-        """Compare once."""
+        """Compare once; without the checkpoint nothing is said, and nothing freed."""
         try:
             entries = [
                 entry
@@ -126,36 +162,55 @@ class Reconciler:
                 if entry.resource_name == self.resource_name
             ]
         except KubeletError as error:
-            log.warning("books not compared", error=repr(error))
+            if not self._is_blind:
+                log.warning("books not compared", error=str(error))
+            self._is_blind = True
             return
-        found = frozenset(drifts(self.pods.pods(), self.journal.grants(), entries))
+        if self._is_blind:
+            log.info("books compared again")
+        self._is_blind = False
+        compared = books(self.journal.grants(), entries, await self._known_to_kubelet())
+        await self._report(drifts(self.pods.pods(), compared))
+        await self._free(entries)
+
+    async def _known_to_kubelet(self) -> tuple[PodDevices, ...]:
+        try:
+            return await self.pod_resources.list()
+        except KubeletError as error:
+            log.debug("pod resources not compared", error=repr(error))
+            return ()
+
+    async def _report(self, found: frozenset[Drift]) -> None:
+        confirmed, self._suspected = found & self._suspected, found
         for kind in DriftKind:
-            self.metrics.drift.labels(kind=kind).set(sum(d.kind is kind for d in found))
-        for drift in sorted(found - self.known):
+            self.metrics.drift.labels(kind=kind).set(sum(d.kind is kind for d in confirmed))
+        new, self.known = sorted(confirmed - self.known), confirmed
+        for drift in new:
             log.warning(
                 "books differ", kind=drift.kind, pod=drift.pod_key, container=drift.container_name
             )
-            await self.events.warn(
-                "AllocationDrift",
-                f"container {drift.container_name} of pod {drift.pod_key}: {drift.kind}",
-            )
-        self.known = found
-        await self._free(entries)
+        messages = [f"container {d.container_name} of pod {d.pod_key}: {d.kind}" for d in new]
+        if len(messages) > EVENTS_AT_ONCE:
+            rest = len(messages) - EVENTS_AT_ONCE
+            messages[EVENTS_AT_ONCE:] = [f"and {rest} more; see /debug/drift of hamid on this node"]
+        for message in messages:
+            await self.events.warn("AllocationDrift", message)
 
     async def _free(self, entries: Sequence[CheckpointEntry]) -> None:
-        """Forget grants whose pod is gone from the node and from the kubelet's books."""
+        """Forget grants, and files of grants, that nobody was seen to hold for a while."""
+        on_disk = await self.files.grant_ids()
+        grants = {grant.grant_id: grant for grant in self.journal.grants()}
         on_record = {(entry.pod_uid, entry.container_name) for entry in entries}
-        held = {entry.envs.get(ENV_GRANT_ID) for entry in entries}
         live = {pod.pod_uid for pod in self.pods.pods() if not pod.is_terminal}
-        misses = {}
-        for grant in self.journal.grants():
-            if grant.pod_uid in live or grant.key in on_record or grant.grant_id in held:
-                continue
-            misses[grant.grant_id] = self._misses.get(grant.grant_id, 0) + 1
-            if misses[grant.grant_id] >= MISSES_BEFORE_FREE:
-                del misses[grant.grant_id]
-                await self.journal.remove(grant.grant_id)
-                log.info("grant freed", pod=grant.pod_key, grant_id=grant.grant_id)
-        self._misses = misses
-        kept = {grant.grant_id for grant in self.journal.grants()} | {h for h in held if h}
-        await self.files.remove_others(kept)
+        held = {entry.envs.get(ENV_GRANT_ID) for entry in entries}
+        held |= {g.grant_id for g in grants.values() if g.pod_uid in live or g.key in on_record}
+        if None in held:
+            # Some answer of ours is not understood: any directory may be what it mounts.
+            held |= on_disk - grants.keys()
+        free = (on_disk | grants.keys()) - held
+        self._misses = {grant_id: self._misses.get(grant_id, 0) + 1 for grant_id in free}
+        for grant_id in sorted(g for g, n in self._misses.items() if n >= MISSES_BEFORE_FREE):
+            await self.journal.remove(grant_id)
+            await self.files.remove(grant_id)
+            pod_key = grants[grant_id].pod_key if grant_id in grants else None
+            log.info("grant freed", pod=pod_key, grant_id=grant_id)

@@ -1,4 +1,9 @@
-"""Pods that reached the node without a decision: refused, or given a slice of what is free."""
+"""Pods that reached the node without a decision: refused, or given a slice of what is free.
+
+Free is what the pods bound to this node leave. A pod that the scheduler has placed, but not yet
+bound, is not among them: for that moment a card may be promised twice, which the scheduler sees
+as soon as the slice is on record. Who cannot have that refuses such pods.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,15 @@ from hamid.codec.allocation_record import encode_allocation
 from hamid.errors import KubeError, KubeletError
 from hamid.kube.port import PODS, PatchKind
 from hamid.model.allocation import ContainerAllocation, PodAllocation
-from hamid.model.device import DeviceShare, DeviceUsage
+from hamid.model.device import DeviceShare
 from hamid.model.names import POD_ALLOCATION
+from hamid.plugin.books import device_usages
 from hamid.plugin.settings import UndecidedPods
 from hamid.plugin.slots import slot_device
 
 if TYPE_CHECKING:
     from hamid.aiokit.latest import Latest
     from hamid.kube.port import KubePort
-    from hamid.model.device import DeviceUuid
     from hamid.model.node import NodeInventory
     from hamid.plugin.matching import Match
     from hamid.plugin.pods import NodePods
@@ -63,7 +68,7 @@ class UndecidedPolicy:
         return shares
 
     def _require_free(self, match: Match, shares: tuple[DeviceShare, ...]) -> None:
-        usage = self._usage()
+        usage = device_usages(self.inventory.get(), self.pods.pods())
         for share in shares:
             used = usage.get(share.device_uuid)
             if used is None or used.memory_free_mib < share.memory_mib or used.exclusive_count:
@@ -75,16 +80,6 @@ class UndecidedPolicy:
                     hint="let hamid's scheduler place the pod",
                 )
             usage[share.device_uuid] = used.with_share(share)
-
-    def _usage(self) -> dict[DeviceUuid, DeviceUsage]:
-        usage = {d.device_uuid: DeviceUsage(device=d) for d in self.inventory.get().devices}
-        for pod in self.pods.pods():
-            if pod.allocation is None or pod.is_terminal:
-                continue
-            for uuid, hold in pod.allocation.holds().items():
-                if uuid in usage:
-                    usage[uuid] = usage[uuid].with_hold(hold)
-        return usage
 
     async def _record(self, match: Match, shares: tuple[DeviceShare, ...]) -> None:
         """Write the decision to the pod, so that the scheduler's books count it, before it counts."""

@@ -1,4 +1,4 @@
-"""Short paths for unix sockets, whose names may have 107 characters."""
+"""Short paths for unix sockets, whose names may have 107 characters; a thread for files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from hamid.aiokit.blocking import OneThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,3 +21,11 @@ def short_path() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def thread() -> Iterator[OneThread]:
+    """The thread that files are written in."""
+    thread = OneThread(name="files")
+    yield thread
+    thread.close()

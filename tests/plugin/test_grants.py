@@ -1,0 +1,217 @@
+import os
+
+import orjson
+import pytest
+
+from hamid.errors import StateError
+from hamid.hooks.abi import contract
+from hamid.hooks.abi.pages import decode_control_page
+from hamid.hooks.install import InstalledLibrary
+from hamid.plugin.grants import GrantFiles, remove_tree
+from hamid.plugin.settings import GrantMode
+from tests.builders import make_share, uuid
+from tests.plugin.values import MIB, make_grant
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host with two cards, of which only the first has a device node."""
+    (tmp_path / "dev").mkdir()
+    for node in ("nvidia0", "nvidiactl"):
+        (tmp_path / "dev" / node).touch()
+    return tmp_path
+
+
+@pytest.fixture
+def new_files(host, thread):
+    def new_files(mode=GrantMode.ENV):
+        return GrantFiles(
+            directory=host / "grants",
+            cdi_dir=host / "cdi",
+            mode=mode,
+            library=InstalledLibrary(
+                library_path=host / "libhamid.so", preload_path=host / "ld.so.preload"
+            ),
+            thread=thread,
+            host_root=host,
+            node_by_uuid={uuid(1): "/dev/nvidia0", uuid(2): "/dev/nvidia1"},
+        )
+
+    return new_files
+
+
+def page(files, grant_id="g1"):
+    return decode_control_page(
+        (files.limits_dir(grant_id) / contract.CONTROL_PAGE_NAME).read_bytes()
+    )
+
+
+def names_in(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def mode_of(path):
+    return path.stat().st_mode & 0o777
+
+
+async def test_the_limits_are_on_the_hosts_page(new_files):
+    files = new_files()
+
+    await files.write(make_grant("g1", make_share(memory_mib=3_000, core_percent=30)))
+
+    (device,) = page(files).devices
+    assert (device.device_uuid, device.memory_bytes, device.core_percent) == (
+        uuid(1),
+        3_000 * MIB,
+        30,
+    )
+
+
+async def test_the_page_grows_older_also_when_another_daemon_writes_it(new_files):
+    await new_files().write(make_grant())
+    files = new_files()
+
+    await files.write(make_grant("g1", make_share(memory_mib=5)))
+    await files.write(make_grant("g2", pod_name="pod-2"))
+
+    assert page(files).generation == 2
+    assert page(files, "g2").generation == 1
+
+
+async def test_a_page_that_was_damaged_is_replaced(new_files):
+    files = new_files()
+    await files.write(make_grant())
+    (files.limits_dir("g1") / contract.CONTROL_PAGE_NAME).write_bytes(b"")
+
+    await files.write(make_grant())
+
+    assert page(files).generation == 1
+
+
+async def test_containers_of_any_user_read_limits_and_write_use_whatever_the_umask(new_files):
+    files = new_files()
+    before = os.umask(0o077)
+    try:
+        await files.write(make_grant())
+    finally:
+        os.umask(before)
+
+    assert mode_of(files.limits_dir("g1")) == 0o755
+    assert mode_of(files.limits_dir("g1") / contract.CONTROL_PAGE_NAME) == 0o644
+    assert mode_of(files.usage_dir("g1")) == 0o777
+
+
+async def test_the_answer_has_mounts_environment_and_nodes(new_files):
+    files = new_files()
+
+    answer = await files.write(make_grant())
+
+    assert answer.envs[contract.ENV_GRANT_ID] == "g1"
+    assert {m.container_path: m.is_read_only for m in answer.mounts} == {
+        contract.LIBRARY_PATH: True,
+        contract.PRELOAD_PATH: True,
+        contract.LIMITS_DIR: True,
+        contract.USAGE_DIR: False,
+    }
+    assert [n.host_path for n in answer.device_nodes] == ["/dev/nvidia0", "/dev/nvidiactl"]
+    assert answer.cdi_devices == ()
+
+
+async def test_nodes_that_the_host_lacks_do_not_enter(new_files):
+    answer = await new_files().write(make_grant("g1", make_share(device_uuid=uuid(2))))
+
+    assert answer.device_nodes == ()
+
+
+async def test_with_cdi_the_answer_is_a_name_and_all_else_is_in_the_spec(new_files, host):
+    files = new_files(GrantMode.CDI)
+
+    answer = await files.write(make_grant())
+
+    assert answer.cdi_devices == ("hamid.io/grant=g1",)
+    assert answer.envs == {contract.ENV_GRANT_ID: "g1"}
+    assert (answer.mounts, answer.device_nodes) == ((), ())
+    spec = orjson.loads((host / "cdi" / "hamid-g1.json").read_bytes())
+    edits = spec["devices"][0]["containerEdits"]
+    assert len(edits["mounts"]) == 4
+    assert f"NVIDIA_VISIBLE_DEVICES={uuid(1)}" in edits["env"]
+
+
+async def test_a_grant_rewritten_for_its_true_owner_keeps_its_name(new_files, host):
+    files = new_files(GrantMode.CDI)
+    before = await files.write(make_grant())
+
+    after = await files.write(make_grant("g1", make_share(device_uuid=uuid(2)), pod_name="b"))
+
+    assert after == before
+    assert uuid(2) in (host / "cdi" / "hamid-g1.json").read_text()
+    assert names_in(host / "cdi") == ["hamid-g1.json"]
+
+
+@pytest.mark.parametrize(("mode", "can_mend"), [(GrantMode.ENV, False), (GrantMode.CDI, True)])
+def test_only_cdi_can_change_cards_after_the_answer(new_files, mode, can_mend):
+    assert new_files(mode).can_mend is can_mend
+
+
+async def test_a_removed_grant_leaves_nothing(new_files, host):
+    files = new_files(GrantMode.CDI)
+    await files.write(make_grant())
+    assert await files.grant_ids() == {"g1"}
+
+    for _ in range(2):
+        await files.remove("g1")
+
+    assert await files.grant_ids() == frozenset()
+    assert names_in(host / "cdi") == []
+
+
+async def test_before_the_first_grant_there_are_none(new_files):
+    assert await new_files().grant_ids() == frozenset()
+
+
+async def test_a_disk_that_takes_nothing_is_named(new_files, host):
+    (host / "grants").touch()
+
+    with pytest.raises(StateError, match="limits for container 'train' of pod default/pod-1"):
+        await new_files().write(make_grant())
+
+
+def test_whatever_a_tenant_left_is_removed_and_no_link_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").touch()
+    usage = tmp_path / "g1" / "usage"
+    (usage / "deep").mkdir(parents=True)
+    (usage / "deep" / "file").touch()
+    (usage / "link").symlink_to(outside, target_is_directory=True)
+    (usage / "deep" / "link").symlink_to(outside / "precious")
+    os.mkfifo(usage / "pipe")
+
+    remove_tree(tmp_path, "g1")
+
+    assert names_in(tmp_path) == ["outside"]
+    assert names_in(outside) == ["precious"]
+
+
+def test_directories_without_end_are_removed_all_the_same(tmp_path):
+    """Deeper than Python recurses, than descriptors go, and than a path may be long."""
+    (tmp_path / "g1").mkdir()
+    at = os.open(tmp_path / "g1", os.O_RDONLY)
+    for _ in range(3_000):
+        os.mkdir("d" * 200, dir_fd=at)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+
+    remove_tree(tmp_path, "g1")
+
+    assert names_in(tmp_path) == []
+
+
+def test_a_file_in_a_directorys_place_is_removed(tmp_path):
+    (tmp_path / "g1").touch()
+
+    remove_tree(tmp_path, "g1")
+
+    assert names_in(tmp_path) == []
