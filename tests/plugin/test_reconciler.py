@@ -21,6 +21,7 @@ from hamid.plugin.reconciler import (
 )
 from hamid.plugin.settings import GrantMode
 from tests.builders import UUID, make_share
+from tests.plugin.doubles import FakeCheckpoint, FakePodResources
 from tests.plugin.node import NODE, RESOURCE
 from tests.plugin.values import asking, make_grant, pod_on_node
 
@@ -99,37 +100,6 @@ def test_a_finished_pod_has_no_drift():
 
 def test_a_slice_without_a_decision_is_no_drift():
     assert drifts([pod_on_node(allocation=None)], books([FINAL], [entry()])) == frozenset()
-
-
-class FakeCheckpoint:
-    """`CheckpointPort` that says what it is told to."""
-
-    def __init__(self):
-        self.entries = []
-        self.error = None
-
-    async def read(self):
-        if self.error is not None:
-            raise self.error
-        return tuple(self.entries)
-
-
-class FakePodResources:
-    """`PodResourcesPort` that lists what it is told to."""
-
-    can_get = True
-
-    def __init__(self):
-        self.pods = []
-        self.error = None
-
-    async def list(self):
-        if self.error is not None:
-            raise self.error
-        return tuple(self.pods)
-
-    async def get(self, namespace, name):
-        raise NotImplementedError
 
 
 class FakePods:
