@@ -90,6 +90,11 @@ class Match:
         return self.container.name
 
     @property
+    def key(self) -> ContainerKey:
+        """Pod UID and container name."""
+        return (self.pod.pod_uid, self.container.name)
+
+    @property
     def allocation(self) -> ContainerAllocation | None:
         """What was decided for it."""
         return self.pod.decided(self.container.name)

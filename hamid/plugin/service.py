@@ -87,7 +87,15 @@ class DevicePlugin:
                 len(slot_ids), slot_ids=slot_ids
             )
             if match is None:
-                return await self._repeat(slot_ids)
+                raise KubeletError(
+                    f"no pod of this node waits for {len(slot_ids)} slots of the resource",
+                    hint="the pod may have been deleted meanwhile; if not, it was not placed by "
+                    "hamid's scheduler: leave spec.nodeName empty and set its schedulerName",
+                )
+            served = self.journal.by_container(match.key)
+            if served is not None:
+                log.info("grant repeated", pod=served.pod_key, container=served.container_name)
+                return await self._grant(replace(served, slot_ids=tuple(sorted(slot_ids))))
             grant = Grant(
                 grant_id=self.new_grant_id(),
                 pod_uid=match.pod.pod_uid,
@@ -139,16 +147,22 @@ class DevicePlugin:
             )
 
     async def _find(self, count: int, *, slot_ids: tuple[str, ...]) -> Match | None:
-        """The container that a call for `count` slots is for, or None if all are served."""
+        """The container that a call for `count` slots is for; None if none comes into question.
+
+        It is one that is not served yet, or one that was served and that the kubelet has forgotten.
+        """
         for is_fresh in (False, True):
             if is_fresh:
                 await self.pods.refresh()
-            found = matches(self.pods.pods(), served=self.journal.served(), count=count)
+            served = self.journal.served()
+            found = matches(self.pods.pods(), served=served, count=count)
             admitted = await self.view.under_admission(found) if found else ()
             if admitted:
                 return best_match(admitted, slot_ids=slot_ids)
-        # The kubelet asks, yet knows none of them: believe the call.
-        return best_match(found, slot_ids=slot_ids)
+        again = [m for m in served_matches(self.pods.pods(), count=count) if m.key in served]
+        forgotten = await self.view.under_admission(again) if again else ()
+        # If the kubelet knows none of them, believe the call.
+        return best_match(forgotten, slot_ids=slot_ids) or best_match(found, slot_ids=slot_ids)
 
     def _steered_match(self, slot_ids: tuple[str, ...]) -> Match | None:
         """What GetPreferredAllocation found a moment ago, if this call is the one it was for."""
@@ -156,8 +170,7 @@ class DevicePlugin:
         if steered is None or steered[0] != frozenset(slot_ids):
             return None
         match = steered[1]
-        key = (match.pod.pod_uid, match.container_name)
-        return None if key in self.journal.served() else match
+        return None if match.key in self.journal.served() else match
 
     async def _shares(self, match: Match, slot_ids: tuple[str, ...]) -> tuple[DeviceShare, ...]:
         if match.allocation is None:
@@ -169,20 +182,6 @@ class DevicePlugin:
                 hint="the pod was changed after it was placed; delete it and create it anew",
             )
         return match.allocation.shares
-
-    async def _repeat(self, slot_ids: tuple[str, ...]) -> ContainerGrant:
-        """Answer again for a container that was served, and that the kubelet has forgotten."""
-        served = served_matches(self.pods.pods(), count=len(slot_ids))
-        match = best_match(await self.view.under_admission(served), slot_ids=slot_ids)
-        grant = match and self.journal.by_container((match.pod.pod_uid, match.container_name))
-        if not grant:
-            raise KubeletError(
-                f"no pod of this node waits for {len(slot_ids)} slots of the resource",
-                hint="the pod may have been deleted meanwhile; if not, it was not placed by "
-                "hamid's scheduler: leave spec.nodeName empty and set its schedulerName",
-            )
-        log.info("grant repeated", pod=grant.pod_key, container=grant.container_name)
-        return await self._grant(replace(grant, slot_ids=tuple(sorted(slot_ids))))
 
     async def _grant(self, grant: Grant) -> ContainerGrant:
         await self.journal.write(grant)
