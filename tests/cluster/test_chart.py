@@ -107,7 +107,7 @@ def cluster(real_cluster: Cluster) -> Iterator[Cluster]:
     finally:
         run_release(real_cluster, "uninstall", "--wait")
         real_cluster.try_kubectl("delete", "-f", "-", stdin=NODES)
-        real_cluster.try_kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+        real_cluster.try_kubectl("delete", "namespace", NAMESPACE)
 
 
 def run_release(cluster: Cluster, verb: str, *options: str) -> str:

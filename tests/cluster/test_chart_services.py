@@ -146,7 +146,7 @@ def test_the_api_server_asks_the_webhook_by_its_service(cluster: Cluster, folder
                 assert time.monotonic() < until
         finally:
             for item in (hook, namespace):
-                cluster.kubectl("delete", "--wait=false", "-f", "-", stdin=json.dumps(item))
+                cluster.kubectl("delete", "-f", "-", stdin=json.dumps(item))
 
     path, review = daemon.asked[0]
     assert path == "/webhook"
