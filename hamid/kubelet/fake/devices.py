@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from hamid.kubelet.port import PreferredRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
     from hamid.kubelet.fake.books import DeviceBooks
     from hamid.kubelet.fake.plugins import Plugins
@@ -31,7 +33,11 @@ class PluginCall:
 
 @dataclass(slots=True, kw_only=True)
 class DeviceManager:
-    """Allocates and pre-starts over the books and the plugins."""
+    """Allocates and pre-starts over the books and the plugins.
+
+    Attributes:
+        around_call: what surrounds each call to a plugin, by its name; benchmarks time it.
+    """
 
     books: DeviceBooks
     plugins: Plugins
@@ -39,6 +45,7 @@ class DeviceManager:
     on_recorded: Callable[[], None]
     pre_start_timeout_s: float
     calls: list[PluginCall] = field(default_factory=list)
+    around_call: Callable[[str], AbstractContextManager[object]] = nullcontext
 
     async def allocate(
         self, pod: FakePod, container: FakeContainer, reusable: dict[str, set[str]]
@@ -83,10 +90,10 @@ class DeviceManager:
         plugin = self.plugins.active.get(key[2])
         if plugin is None or not plugin.options.get_preferred_allocation_available:
             return ()
-        self._note("GetPreferredAllocation", key, asked.available)
+        request = encode_preferred_request(asked)
         try:
-            request = encode_preferred_request(asked)
-            response = await answer_of(plugin.stub.get_preferred_allocation(request))
+            with self._noted("GetPreferredAllocation", key, asked.available):
+                response = await answer_of(plugin.stub.get_preferred_allocation(request))
         except AllocationRefused as error:
             raise AllocationRefused(
                 f"device plugin GetPreferredAllocation rpc failed with err: {error}"
@@ -101,8 +108,9 @@ class DeviceManager:
         plugin = self.plugins.active.get(key[2])
         if plugin is None:
             raise AllocationRefused(f"unknown Device Plugin {key[2]}")
-        self._note("Allocate", key, slot_ids)
-        response = await answer_of(plugin.stub.allocate(encode_allocate_request(slot_ids)))
+        request = encode_allocate_request(slot_ids)
+        with self._noted("Allocate", key, slot_ids):
+            response = await answer_of(plugin.stub.allocate(request))
         if not response.container_responses:
             raise AllocationRefused("no containers return in allocation response")
         return response.container_responses[0]
@@ -125,17 +133,21 @@ class DeviceManager:
                 f" container {container.name}, resource {resource_name}"
             )
         slot_ids = tuple(self.books.shuffled(entry.slot_ids))
-        self._note("PreStartContainer", key, slot_ids)
         request = v1beta1.PreStartContainerRequest(devices_ids=list(slot_ids))
         timeout_s = self.pre_start_timeout_s
         try:
-            await answer_of(plugin.stub.pre_start_container(request, timeout=timeout_s))
+            with self._noted("PreStartContainer", key, slot_ids):
+                await answer_of(plugin.stub.pre_start_container(request, timeout=timeout_s))
         except AllocationRefused as error:
             raise AllocationRefused(
                 f"device plugin PreStartContainer rpc failed with err: {error}"
             ) from error
 
-    def _note(self, call: str, key: tuple[str, str, str], slot_ids: tuple[str, ...]) -> None:
+    def _noted(
+        self, call: str, key: tuple[str, str, str], slot_ids: tuple[str, ...]
+    ) -> AbstractContextManager[object]:
+        """Keep note of the call; returns what surrounds it."""
         self.calls.append(
             PluginCall(call=call, pod_uid=key[0], container_name=key[1], slot_ids=slot_ids)
         )
+        return self.around_call(call)
