@@ -1,0 +1,200 @@
+"""What holds for all pods and nodes; small enough that brute force can be asked as well."""
+
+from itertools import combinations, product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hamid.model.device import DeviceUsage
+from hamid.model.quantities import MemoryMib, MemoryPercent
+from hamid.model.request import ContainerKind, PolicyName
+from hamid.model.shortfall import Resource
+from hamid.sched.placement.fit import OF_THE_DEVICE, share_on
+from hamid.sched.placement.place import NodePlacement, Placement, place, place_on_node
+from hamid.sched.placement.policy import Policies
+from tests.sched.builders import make_container, make_device, make_node, make_request
+
+CARD_MIB = 8
+MEMORY = st.one_of(
+    st.integers(1, CARD_MIB).map(lambda mib: MemoryMib(mib=mib)),
+    st.sampled_from([50, 100]).map(lambda percent: MemoryPercent(percent=percent)),
+)
+
+
+@st.composite
+def usages(draw, index):
+    device = make_device(
+        f"card-{index}",
+        device_index=index,
+        memory_mib=draw(st.sampled_from([CARD_MIB // 2, CARD_MIB])),
+        slot_count=draw(st.integers(1, 3)),
+        is_healthy=draw(st.integers(0, 9)) > 0,
+    )
+    slots = draw(st.integers(0, device.slot_count))
+    if not slots:
+        return DeviceUsage(device=device)
+    cores = draw(st.sampled_from([0, 30, 60, 100]))
+    return DeviceUsage(
+        device=device,
+        slots_used=slots,
+        memory_used_mib=draw(st.integers(0, device.memory_mib)),
+        core_used_percent=cores,
+        exclusive_count=int(cores == 100 and slots == 1),
+    )
+
+
+@st.composite
+def nodes(draw, name="node-a", max_devices=3):
+    count = draw(st.integers(0, max_devices))
+    return make_node(name, usages=[draw(usages(index)) for index in range(count)])
+
+
+@st.composite
+def containers(draw, index):
+    return make_container(
+        f"c{index}",
+        kind=draw(st.sampled_from(ContainerKind)),
+        device_count=draw(st.integers(1, 2)),
+        memory=draw(MEMORY),
+        core_percent=draw(st.sampled_from([0, 0, 30, 60, 100])),
+    )
+
+
+@st.composite
+def requests(draw, max_containers=3):
+    found = [draw(containers(index)) for index in range(draw(st.integers(1, max_containers)))]
+    found.sort(key=lambda c: c.kind is ContainerKind.APP)  # init containers come first in a spec
+    return make_request(*found)
+
+
+policies = st.builds(Policies, node=st.sampled_from(PolicyName), device=st.sampled_from(PolicyName))
+
+
+def is_over(usage):
+    device = usage.device
+    return (
+        usage.slots_used > device.slot_count
+        or usage.memory_used_mib > device.memory_mib
+        or usage.core_used_percent > device.core_percent
+        or usage.exclusive_count > 1
+    )
+
+
+@given(requests(), nodes(), policies)
+def test_what_is_placed_is_within_capacity_in_every_dimension(request_, node, policies_):
+    outcome = place_on_node(request_, node, policies=policies_)
+    if not isinstance(outcome, NodePlacement):
+        return
+
+    holds = outcome.allocation.holds()
+
+    for usage in node.usages:
+        hold = holds.get(usage.device.device_uuid)
+        if hold is None:
+            continue
+        assert not is_over(usage.with_hold(hold))
+        assert usage.device.is_healthy
+        assert not (hold.is_exclusive and usage.slots_used)
+        assert not usage.exclusive_count
+    for given_, asked in zip(outcome.allocation.containers, request_.requests, strict=True):
+        assert given_.container_name == asked.container_name
+        assert len({share.device_uuid for share in given_.shares}) == asked.device_count
+
+
+@given(requests(), nodes(), policies)
+def test_a_refusal_has_true_reasons(request_, node, policies_):
+    outcome = place_on_node(request_, node, policies=policies_)
+    if isinstance(outcome, NodePlacement):
+        return
+
+    for found in outcome:
+        if found.resource in OF_THE_DEVICE or found.resource is Resource.REGISTRATION:
+            continue
+        over = found.used + found.requested - found.capacity
+        assert over > 0 or (over == 0 and found.resource is Resource.CORE_PERCENT)
+
+
+@given(requests(), nodes(), policies)
+def test_a_pod_fits_exactly_if_any_choice_of_devices_fits(request_, node, policies_):
+    outcome = place_on_node(request_, node, policies=policies_)
+
+    assert isinstance(outcome, NodePlacement) is fits_somehow(request_, node)
+
+
+def fits_somehow(request_, node):
+    choices = [
+        list(combinations(range(len(node.usages)), container.device_count))
+        for container in request_.requests
+    ]
+    return any(is_valid(request_, node, choice) for choice in product(*choices))
+
+
+def is_valid(request_, node, choice):
+    """Whether every container finds its place at the moment when it starts."""
+    started = []
+    for container, indices in zip(request_.requests, choice, strict=True):
+        beside = [
+            (other, where)
+            for other, where in started
+            if other.kind is ContainerKind.SIDECAR
+            or (other.kind is ContainerKind.APP and container.kind is not ContainerKind.INIT)
+        ]
+        for index in indices:
+            there = [other for other, where in beside if index in where]
+            if not is_room(node.usages[index], container, there):
+                return False
+        started.append((container, indices))
+    return True
+
+
+def is_room(usage, container, beside):
+    device = usage.device
+    share = share_on(device, container)
+    memory = usage.memory_used_mib + sum(share_on(device, o).memory_mib for o in beside)
+    cores = usage.core_used_percent + sum(o.core_percent for o in beside)
+    slots = usage.slots_used + len(beside)
+    whole = usage.exclusive_count + sum(o.is_exclusive for o in beside)
+    return (
+        device.is_healthy
+        and slots < device.slot_count
+        and memory + share.memory_mib <= device.memory_mib
+        and cores + share.core_percent <= device.core_percent
+        and cores < device.core_percent
+        and not whole
+        and not (container.is_exclusive and slots)
+    )
+
+
+@given(requests(), st.lists(nodes(), max_size=4), policies, st.randoms())
+def test_the_order_of_nodes_does_not_matter(request_, drawn, policies_, random):
+    named = [make_node(f"node-{n}", usages=node.usages) for n, node in enumerate(drawn)]
+    shuffled = random.sample(named, len(named))
+
+    assert place(request_, named, policies=policies_) == place(
+        request_, shuffled, policies=policies_
+    )
+
+
+@given(requests(max_containers=1), nodes(), policies, st.randoms())
+def test_the_order_of_devices_does_not_matter(request_, node, policies_, random):
+    shuffled = make_node(usages=random.sample(node.usages, len(node.usages)))
+
+    first = place_on_node(request_, node, policies=policies_)
+    second = place_on_node(request_, shuffled, policies=policies_)
+
+    if isinstance(first, NodePlacement):
+        assert first == second
+    else:
+        assert set(first) == set(second)
+
+
+@given(requests(), st.lists(nodes(), min_size=1, max_size=4), policies)
+def test_the_best_node_is_the_best_by_policy(request_, drawn, policies_):
+    named = [make_node(f"node-{n}", usages=node.usages) for n, node in enumerate(drawn)]
+    outcome = place(request_, named, policies=policies_)
+    if not isinstance(outcome, Placement):
+        return
+
+    loads = [found.load_ppm for found in outcome.ranked]
+
+    assert loads == sorted(loads, reverse=policies_.node is PolicyName.BINPACK)

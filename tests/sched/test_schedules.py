@@ -1,0 +1,248 @@
+"""Random schedules of everything that can happen; the books must be right after each step."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hamid.codec.allocation_record import read_allocation
+from hamid.errors import HamidError
+from hamid.kube.fake import Fault, FaultKind
+from hamid.kube.port import NODES, PODS, PatchKind
+from hamid.sched.sinks import NodeSink, PodSink
+from tests.builders import container_object
+from tests.sched.builders import make_devices
+from tests.sched.objects import added, deleted, modified, registered, waiting
+from tests.sched.world import Call, World
+
+NODE_COUNT = 2
+CARD_COUNT = 2
+CARD_MIB = 8_000
+
+SHAPES = (
+    {"containers": (container_object("a", {"gpu": 1, "gpumem": 3_000, "gpucores": 30}),)},
+    {"containers": (container_object("a", {"gpu": 2, "gpumem": 5_000}),)},
+    {"containers": (container_object("a", {"gpu": 1}),)},
+    {
+        "containers": (container_object("a", {"gpu": 1, "gpumem": 2_000}),),
+        "init_containers": [container_object("i", {"gpu": 1, "gpumem": 6_000})],
+    },
+    {
+        "containers": (
+            container_object("a", {"gpu": 1, "gpumem": 2_000, "gpucores": 50}),
+            container_object("b", {"gpu": 1, "gpumem": 3_000, "gpucores": 60}),
+        ),
+        "init_containers": [
+            container_object("s", {"gpu": 1, "gpumem": 1_000}, restartPolicy="Always")
+        ],
+    },
+    {"containers": (container_object("a"),)},
+)
+
+INITIALIZED = {"type": "Initialized", "status": "True"}
+
+
+class Schedule:
+    """Steps, each picked by numbers; those that make no sense at the moment do nothing."""
+
+    def __init__(self):
+        self.world = World(pod_wait_s=0.001, sync_wait_s=0.001)
+        self.count = 0
+
+    async def begin(self):
+        devices = make_devices(CARD_COUNT, memory_mib=CARD_MIB, slot_count=3)
+        self.nodes = {f"n{i}": registered(f"n{i}", devices) for i in range(NODE_COUNT)}
+        await self.world.create(*self.nodes.values())
+
+    async def pods(self):
+        return (await self.world.kube.list(PODS)).items
+
+    async def pick(self, number, *, is_bound):
+        found = [pod for pod in await self.pods() if ("nodeName" in pod["spec"]) is is_bound]
+        return found[number % len(found)] if found else None
+
+    async def tell(self, pod):
+        PodSink(self.world.cache).apply(modified(pod))
+
+    async def create(self, number, _):
+        self.count += 1
+        shape = SHAPES[number % len(SHAPES)]
+        created = await self.world.kube.create(PODS, waiting(name=f"p{self.count:03}", **shape))
+        PodSink(self.world.cache).apply(added(created))
+
+    async def place(self, number, is_shown):
+        """A pod all the way, with or without news of its binding."""
+        await self.create(number, 0)
+        pod = (await self.pods())[-1]
+        if (await self.world.filter(call_of(pod))).node_names:
+            await self.bind_as_reserved_of(pod)
+        if is_shown % 2:
+            await self.tell(await self.world.pod(call_of(pod)))
+
+    async def filter(self, number, _):
+        if pod := await self.pick(number, is_bound=False):
+            await self.world.filter(call_of(pod))
+
+    async def bind(self, number, where):
+        if pod := await self.pick(number, is_bound=False):
+            await self.bind_to(pod, where)
+
+    async def bind_as_reserved(self, number, _):
+        if pod := await self.pick(number, is_bound=False):
+            await self.bind_as_reserved_of(pod)
+
+    async def bind_as_reserved_of(self, pod):
+        kept = self.world.cache.reservation(pod["metadata"]["uid"])
+        await self.bind_to(pod, int(kept.allocation.node_name[1:]) if kept else 0)
+
+    async def bind_to(self, pod, where):
+        call = call_of(pod)
+        try:
+            await self.world.binder.bind(call.bind(f"n{where % NODE_COUNT}"))
+        except HamidError:
+            return
+
+    async def bind_and_lose(self, number, where):
+        kinds = (FaultKind.LOSE_ANSWER, FaultKind.DROP, FaultKind.STATUS)
+        fault = Fault(kind=kinds[where % len(kinds)], resource="pods/binding", code=500)
+        self.world.kube.faults.add(fault)
+        await self.bind_as_reserved(number, where)
+        self.world.kube.faults.clear()
+
+    async def show(self, number, _):
+        if pod := await self.pick(number, is_bound=True):
+            await self.tell(pod)
+
+    async def delete(self, number, is_lost):
+        if pod := await self.pick(number, is_bound=number % 4 > 0):
+            meta = pod["metadata"]
+            await self.world.kube.delete(PODS, meta["name"], namespace="default", grace_period_s=0)
+            if is_lost % 2:
+                PodSink(self.world.cache).apply(deleted(pod))
+
+    async def end_init(self, number, _):
+        await self.set_status(number, {"conditions": [INITIALIZED]})
+
+    async def end(self, number, _):
+        await self.set_status(number, {"phase": "Succeeded"})
+
+    async def set_status(self, number, status):
+        if pod := await self.pick(number, is_bound=True):
+            pod = await self.world.kube.patch(
+                PODS,
+                pod["metadata"]["name"],
+                {"status": status},
+                kind=PatchKind.MERGE,
+                namespace="default",
+                subresource="status",
+            )
+            await self.tell(pod)
+
+    async def relist(self, *_):
+        await self.world.sync()
+
+    async def wait(self, number, _):
+        self.world.clock.advance(number % 10)
+
+    async def lose_node(self, number, _):
+        name = f"n{number % NODE_COUNT}"
+        NodeSink(self.world.cache).apply(deleted(self.nodes[name]))
+
+    async def change_node(self, number, how):
+        name = f"n{number % NODE_COUNT}"
+        devices = make_devices(
+            CARD_COUNT, memory_mib=CARD_MIB, slot_count=3, is_healthy=how % 3 > 0
+        )
+        node = registered(name, devices, cordoned=["card-0"] if how % 3 == 1 else ())
+        await self.world.kube.patch(
+            NODES,
+            name,
+            {"metadata": {"annotations": node["metadata"]["annotations"]}},
+            kind=PatchKind.MERGE,
+        )
+        NodeSink(self.world.cache).apply(modified(node))
+
+    async def restart(self, *_):
+        self.world.cache.reset()
+        await self.world.sync()
+
+    async def assert_right(self):
+        self.world.assert_books_are_right()
+        for node in self.world.cache.snapshots():
+            for usage in node.usages:
+                assert usage.memory_free_mib >= 0
+                assert usage.core_free_percent >= 0
+                assert usage.slots_free >= 0
+                assert usage.exclusive_count <= 1
+        await self.assert_cluster_is_within_capacity()
+
+    async def assert_cluster_is_within_capacity(self):
+        """By what the pods themselves say, whatever our books think."""
+        used = {}
+        for pod in await self.pods():
+            status = pod.get("status") or {}
+            if "nodeName" not in pod["spec"] or status.get("phase") == "Succeeded":
+                continue
+            if (allocation := read_allocation(pod)) is None:
+                continue
+            is_initialized = INITIALIZED in status.get("conditions", ())
+            for uuid, hold in allocation.holds(is_initialized=is_initialized).items():
+                key = (allocation.node_name, uuid)
+                used[key] = used.get(key, 0) + hold.memory_mib
+        assert all(mib <= CARD_MIB for mib in used.values())
+
+
+STEPS = (
+    "place",
+    "place",
+    "place",
+    "place",
+    "place",
+    "create",
+    "create",
+    "filter",
+    "filter",
+    "bind_as_reserved",
+    "bind_as_reserved",
+    "bind",
+    "bind_and_lose",
+    "show",
+    "delete",
+    "end_init",
+    "end",
+    "relist",
+    "wait",
+    "wait",
+    "lose_node",
+    "change_node",
+    "restart",
+)
+
+
+def call_of(pod):
+    meta = pod["metadata"]
+    return Call(meta["uid"], meta["namespace"], meta["name"])
+
+
+async def run(steps):
+    schedule = Schedule()
+    await schedule.begin()
+    for name, first, second in steps:
+        await getattr(schedule, name)(first, second)
+        await schedule.assert_right()
+    await schedule.relist()
+    await schedule.assert_right()
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(STEPS), st.integers(0, 99), st.integers(0, 99)),
+        min_size=10,
+        max_size=40,
+    )
+)
+def test_the_books_are_right_and_nothing_is_promised_twice(steps):
+    asyncio.run(run(steps))
