@@ -1,12 +1,11 @@
 """The one cluster that all tests of this folder share, or the reason why there is none."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness import Cluster, ClusterUnavailable, running_cluster
+from tests.cluster.harness import Cluster, ClusterUnavailable, do_without, running_cluster
 
 LOGS = Path("build/cluster-logs")
 
@@ -16,11 +15,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.cluster)
-
-
-def is_required() -> bool:
-    """Must there be a cluster? Then its lack is a failure, not a reason to skip."""
-    return any(os.environ.get(name) for name in ("CI", "HAMID_REQUIRE_CLUSTER"))  # noqa: TID251
 
 
 @pytest.fixture(scope="session")
@@ -34,9 +28,7 @@ def real_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         with running_cluster(nodes=1, keep_logs_in=keep_logs_in) as cluster:
             yield cluster
     except ClusterUnavailable as why:
-        if is_required():
-            pytest.fail(f"a cluster is required: {why}")
-        pytest.skip(str(why))
+        do_without(why)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

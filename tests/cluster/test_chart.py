@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness import Cluster, ClusterUnavailable, helm
+from tests.cluster.harness import Cluster, ClusterUnavailable, do_without, helm
 from tests.deploy.rendering import CHART, NAMESPACE, render, run_helm
 
 NODES = """
@@ -98,7 +98,7 @@ def cluster(real_cluster: Cluster) -> Iterator[Cluster]:
     try:
         helm()
     except ClusterUnavailable as why:
-        pytest.skip(str(why))
+        do_without(why)
     real_cluster.apply(NODES)
     try:
         run_release(real_cluster, "install", "--create-namespace")

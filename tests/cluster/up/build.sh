@@ -98,6 +98,7 @@ once() {
 what=${1:-all}
 case $what in all | helm | check) ;; *) echo "usage: $0 [helm | check]" >&2 && exit 2 ;; esac
 [ "$(uname -s)" = Linux ] || cannot "$(uname -s) is not Linux"
+[ "$what" = helm ] || can_run_nodes
 mkdir -p "$bin" "$cache/images"
 # One build at a time: a second one waits and then finds everything done.
 exec 9> "$cache/lock"
@@ -105,7 +106,6 @@ flock 9
 export CGO_ENABLED=0
 
 if [ "$what" != helm ]; then
-    can_run_nodes
     ensure_packages
     once cluster "$cache/built-from" "$here"/build/go.mod "$here"/build/main.go
     # Always made anew, and replaced when they differ: that takes no time.
