@@ -14,6 +14,8 @@ Invariants:
    without a decision, where the operator allows them a slice).
 2. Nothing is answered before it is journalled.
 3. An error of Allocate fails the pod for good, so it is raised only where no right answer exists.
+4. What a started container mounts is rewritten for that container only. So where a call was taken
+   for a running one's, and was not, the caller does not start; the running one stays as it is.
 """
 
 from __future__ import annotations
@@ -134,10 +136,16 @@ class DevicePlugin:
             await self.files.write(right)
 
     def _mend(self, guessed: Grant, right: Grant) -> None:
-        self.metrics.mended.inc()
-        log.warning(
-            "grant mended", guessed=guessed.pod_key, owner=right.pod_key, grant_id=right.grant_id
-        )
+        """Say that a grant passes to its true owner, or refuse where that would do harm."""
+        holder = self.pods.pod(guessed.pod_uid)
+        is_held = guessed.is_final and holder is not None and not holder.is_terminal
+        if is_held and guessed.key != right.key:
+            # It has started with this grant, and mounts its files: they are not rewritten.
+            raise KubeletError(
+                f"container {right.container_name!r} of pod {right.pod_key} was answered with the "
+                f"grant that container {guessed.container_name!r} of pod {guessed.pod_key} uses",
+                hint="delete the pod, its controller makes a new one",
+            )
         devices = {share.device_uuid for share in right.shares}
         if devices != {share.device_uuid for share in guessed.shares} and not self.files.can_mend:
             raise KubeletError(
@@ -145,6 +153,10 @@ class DevicePlugin:
                 f"cards of pod {guessed.pod_key}, and its environment can no longer be changed",
                 hint="delete the pod, its controller makes a new one; grant_mode: cdi avoids this",
             )
+        self.metrics.mended.inc()
+        log.warning(
+            "grant mended", guessed=guessed.pod_key, owner=right.pod_key, grant_id=right.grant_id
+        )
 
     async def _find(self, count: int, *, slot_ids: tuple[str, ...]) -> Match | None:
         """The container that a call for `count` slots is for; None if none comes into question.

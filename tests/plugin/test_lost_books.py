@@ -3,7 +3,9 @@
 import pytest
 
 from hamid.hooks.abi import contract
-from hamid.kubelet.fake import FakeFeatures, GetSupport
+from hamid.kube.fake import Fault, FaultKind
+from hamid.kubelet.fake import ContainerState, FakeFeatures, GetSupport
+from hamid.plugin.settings import GrantMode
 from tests.builders import uuid
 from tests.plugin.node import Ask, running_node
 
@@ -53,3 +55,23 @@ async def test_containers_of_one_pod_are_given_their_own_again_in_turn(short_pat
 
         assert node.given("pod-1", "a") == {uuid(1): 100}
         assert node.given("pod-1", "b") == {uuid(1): 200}
+
+
+@pytest.mark.parametrize("mode", list(GrantMode))
+async def test_a_pod_that_was_taken_for_a_running_one_never_changes_its_limits(short_path, mode):
+    """The newcomer is unseen, and the API server down: its call looks like the running pod's."""
+    async with running_node(short_path, settings={"grant_mode": mode}) as node:
+        running = await node.bind("p-runs", Ask(name="c", devices=(1,), memory_mib=700))
+        await node.kubelet.run_pod(running)
+        unseen = await node.bind("p-new", Ask(name="c", devices=(1,), memory_mib=90), is_seen=False)
+        outage = node.kube.faults.add(
+            Fault(kind=FaultKind.STATUS, verb="list", code=503, times=None)
+        )
+        await node.kubelet.admit(unseen)
+        node.kube.faults.waiting.remove(outage)
+
+        status = await node.kubelet.start_pod(unseen.uid)
+
+        assert status.containers["c"].state is ContainerState.CONFIG_ERROR
+        assert "pod default/p-runs uses" in status.containers["c"].message
+        assert node.given("p-runs", "c") == {uuid(1): 700}
