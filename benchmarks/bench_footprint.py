@@ -58,14 +58,14 @@ async def main(size: Size) -> None:
     """Measure as leader, then the same node's daemon as follower."""
     async with stand() as made:
         async with made.daemon() as daemon:
-            await _expect_role(daemon, leads=True)
+            await daemon.wait_until_leading()
             say(f"{BENCH}: {size.pods} pods start")
             for number in range(size.pods):
                 await made.run_and_report(await made.bind(f"train-{number}", card=number))
             _use_cards(made)
             await _measure(daemon, size, suffix="")
         async with _other_leader(made.kube), made.daemon() as daemon:
-            await _expect_role(daemon, leads=False)
+            await daemon.wait_until_following()
             await _measure(daemon, size, suffix="/follower")
 
 
@@ -128,13 +128,6 @@ async def _ask(daemon: DaemonProcess, path: str) -> None:
     code, answer = await daemon.text(path)
     if code != HTTPStatus.OK:
         raise BenchmarkFailed(f"{path} answers {code}: {answer[:1000]}")
-
-
-async def _expect_role(daemon: DaemonProcess, *, leads: bool) -> None:
-    async with asyncio.timeout(30):
-        async for _ in every(0.1):
-            if (await daemon.page("lease"))["may_act"] is leads:
-                return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

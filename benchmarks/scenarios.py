@@ -22,14 +22,16 @@ from hamid.kube.port import (
     PatchKind,
 )
 from hamid.model.allocation import ContainerAllocation, PodAllocation
-from hamid.model.device import DeviceShare
+from hamid.model.device import Device, DeviceShare
 from hamid.model.names import NODE_REGISTER, POD_ALLOCATION, SCHEDULER_NAME, ResourceNames
+from hamid.model.node import NodeInventory
+from hamid.model.quantities import MIB
 from hamid.model.request import ContainerKind
+from hamid.nvml.profiles import simulated_cards
 
 if TYPE_CHECKING:
     from hamid.kube.port import JsonObject, KubePort
     from hamid.model.device import DeviceUuid
-    from hamid.model.node import NodeInventory
 
 MODEL: Final = "A100-80GB"
 CARDS: Final = 8
@@ -111,6 +113,25 @@ def pod_object(name: str) -> JsonObject:
             "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
         },
     }
+
+
+def registered(node_name: str) -> NodeInventory:
+    """The cards of another node, as its daemon would register them."""
+    cards = simulated_cards([(MODEL, CARDS)], node_name=node_name)
+    return NodeInventory(
+        node_name=node_name,
+        devices=tuple(
+            Device(
+                device_uuid=card.device.device_uuid,
+                device_index=card.device.device_index,
+                model=f"NVIDIA-{card.device.model}",
+                memory_mib=card.device.memory_bytes // MIB,
+                slot_count=10,
+                numa_node=card.device.numa_node,
+            )
+            for card in cards
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,12 +35,13 @@ from benchmarks.scenarios import (
     install,
     report_running,
 )
+from hamid.aiokit.ticker import every
 from hamid.kube.fake import FakeApi, FakeApiServer, FakeKube
 from hamid.kubelet.fake import FakeContainer, FakeKubelet, FakePod, Phase
 from hamid.nvml.profiles import format_profile, simulated_cards
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from benchmarks.scenarios import BoundPod
     from hamid.kubelet.fake import FakeFeatures
@@ -72,6 +73,7 @@ class DaemonProcess:
     process: subprocess.Popen[bytes]
     session: aiohttp.ClientSession
     url: str
+    extender_url: str
     log: Path
 
     @property
@@ -88,6 +90,23 @@ class DaemonProcess:
         """A page of /debug."""
         async with self.session.get(f"{self.url}/debug/{name}") as response:
             return await response.json()
+
+    async def wait_until_leading(self) -> None:
+        """Return once it leads and knows the cluster."""
+        await self._wait_for(lambda lease: bool(lease["may_act"]))
+        async for _ in every(0.1):
+            if (await self.page("cache"))["is_synced"]:
+                return
+
+    async def wait_until_following(self) -> None:
+        """Return once it knows of another leader."""
+        await self._wait_for(lambda lease: bool(lease["holder"]) and not lease["may_act"])
+
+    async def _wait_for(self, wanted: Callable[[Any], bool]) -> None:
+        async with asyncio.timeout(START_DEADLINE_S):
+            async for _ in every(0.1):
+                if wanted(await self.page("lease")):
+                    return
 
     async def wait_until_ready(self) -> None:
         """Return once /readyz says yes."""
@@ -123,6 +142,8 @@ class Stand:
 
     Attributes:
         kube: the cluster's own client, whose requests are counted apart from the daemon's.
+        has_plain_extender: the extender takes plain HTTP, from a benchmark that plays
+            kube-scheduler.
     """
 
     root: Path
@@ -130,19 +151,23 @@ class Stand:
     kube: FakeKube
     kubelet: FakeKubelet
     device_uuids: tuple[DeviceUuid, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
+    has_plain_extender: bool = False
 
     @asynccontextmanager
     async def daemon(self) -> AsyncIterator[DaemonProcess]:
         """The daemon, ready, for as long as the block lasts; its books outlive it."""
-        port = free_port()
+        port, extender_port = free_port(), free_port()
         config = self.root / "config.yaml"
-        config.write_text(yaml.safe_dump(self._config(port)))
+        config.write_text(yaml.safe_dump(self._config(port, extender_port)))
         log = self.root / "daemon.log"
         with _process(config, log, self._environment()) as process:
             async with aiohttp.ClientSession() as session:
                 daemon = DaemonProcess(
-                    process=process, session=session, url=f"http://127.0.0.1:{port}", log=log
+                    process=process,
+                    session=session,
+                    url=f"http://127.0.0.1:{port}",
+                    extender_url=f"http://127.0.0.1:{extender_port}/scheduler",
+                    log=log,
                 )
                 await daemon.wait_until_ready()
                 await self.kubelet.wait_for_allocatable(
@@ -166,7 +191,7 @@ class Stand:
         await self.run(pod)
         await report_running(self.kube, pod)
 
-    def _config(self, status_port: int) -> dict[str, Any]:
+    def _config(self, status_port: int, extender_port: int) -> dict[str, Any]:
         kubelet = self.kubelet
         return {
             "identity": {"node_name": NODE, "namespace": OWN_NAMESPACE, "pod_ip": "10.0.0.1"},
@@ -191,9 +216,9 @@ class Stand:
                 "webhook_host": "127.0.0.1",
                 "webhook_port": 0,
                 "extender_host": "127.0.0.1",
-                "extender_port": 0,
+                "extender_port": extender_port,
+                "extender_is_plain": self.has_plain_extender,
             },
-            **self.settings,
         }
 
     def _environment(self) -> dict[str, str]:
@@ -205,7 +230,10 @@ class Stand:
 
 @asynccontextmanager
 async def stand(
-    *, cards: int = CARDS, features: FakeFeatures | None = None
+    *,
+    cards: int = CARDS,
+    features: FakeFeatures | None = None,
+    has_plain_extender: bool = False,
 ) -> AsyncIterator[Stand]:
     """The surroundings of a daemon on one node, in a folder of their own on the disk."""
     simulated = simulated_cards([(MODEL, cards)], node_name=NODE)
@@ -228,6 +256,7 @@ async def stand(
                 kube=kube,
                 kubelet=kubelet,
                 device_uuids=tuple(card.device.device_uuid for card in simulated),
+                has_plain_extender=has_plain_extender,
             )
     finally:
         shutil.rmtree(root, ignore_errors=True)
