@@ -145,8 +145,9 @@ class _Parts:
             self.settings,
             SchedulerPorts(
                 kube=self.kube,
-                # Unique among all that live: a restarted process is another one.
-                identity=f"{identity.pod_name or identity.node_name}_{secrets.token_hex(4)}",
+                # Unique among all that live: a restarted process is another one. It begins with
+                # the node, to which the chart's admission policies hold it.
+                identity=f"{identity.node_name}_{secrets.token_hex(4)}",
                 registry=self.registry,
                 watch_metrics=self.watch_metrics,
                 clock=self.clocks.monotonic,

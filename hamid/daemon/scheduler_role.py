@@ -13,7 +13,7 @@ from hamid.sched.admission import Admission, AdmissionMetrics
 from hamid.sched.admission_rules import Rules
 from hamid.sched.bind import Binder, BindMetrics
 from hamid.sched.cache import ClusterCache
-from hamid.sched.elector import ElectorMetrics, LeaseElector
+from hamid.sched.elector import ElectorMetrics, LeaderWork, LeaseElector
 from hamid.sched.extender import Extender, ExtenderMetrics
 from hamid.sched.lookup import PodLookup
 from hamid.sched.sinks import NodeSink, PodSink
@@ -141,44 +141,24 @@ class SchedulerRole:
         return False, "leads, but the cluster is not listed yet"
 
     @asynccontextmanager
-    async def running(self, *leader_services: Callable[[], Service]) -> AsyncIterator[None]:
+    async def running(self, *makers: Callable[[], Service]) -> AsyncIterator[None]:
         """Elect, and lead when it is our turn, for as long as the block lasts.
 
         Args:
-            leader_services: made anew for each term, for what only the leader does.
+            makers: of what only the leader does, called anew for each term.
         """
-        term = LeaderTerms(role=self, makers=leader_services)
+        work = LeaderWork(elector=self.elector, services=lambda: self._leader_services(makers))
         # Leader-only work is inside: it has stopped before the lease is released.
-        async with running(self.elector), running(term):
+        async with running(self.elector), running(work):
             yield
 
-
-@dataclass(slots=True, kw_only=True)
-class LeaderTerms:
-    """Does the leader's work in each term, and nothing between terms; a service."""
-
-    role: SchedulerRole
-    makers: Sequence[Callable[[], Service]]
-    name: str = "leader"
-
-    async def run(self) -> None:
-        """Lead whenever it is our turn, until cancelled."""
-        while True:
-            await self.step()
-
-    async def step(self) -> None:
-        """One term: from gaining the lease to losing it."""
-        role = self.role
-        async with role.elector.leadership():
-            # What an earlier term knew is stale; followers know nothing of the cluster.
-            role.cache.reset()
-            services = [*self._watches(), *(make() for make in self.makers)]
-            async with running(*services):
-                await role.elector.wait_lost()
-            role.cache.reset()
+    def _leader_services(self, makers: Sequence[Callable[[], Service]]) -> list[Service]:
+        # What an earlier term knew is stale.
+        self.cache.reset()
+        return [*self._watches(), *(make() for make in makers)]
 
     def _watches(self) -> tuple[Service, ...]:
-        role, ports = self.role, self.role.ports
+        cache, ports = self.cache, self.ports
         return tuple(
             Reflector(
                 kube=ports.kube,
@@ -189,7 +169,7 @@ class LeaderTerms:
                 metrics=ports.watch_metrics,
             )
             for resource, sink, name in (
-                (NODES, NodeSink(role.cache), "node-watch"),
-                (PODS, PodSink(role.cache), "pod-watch"),
+                (NODES, NodeSink(cache), "node-watch"),
+                (PODS, PodSink(cache), "pod-watch"),
             )
         )

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from hamid.model.names import LEASE_STANDBYS
 from hamid.nvml.profiles import make_profile
 from tests.cluster.forwarder import Forwarder
 from tests.cluster.harness import helm
@@ -158,6 +159,17 @@ class Stand:
         assert found
         return found
 
+    def wait_for_standby(self, node_name: str) -> None:
+        """Wait until the replica on this node has signed up to follow."""
+        lease = lease_name()
+        self.cluster.wait_for(
+            "leases.coordination.k8s.io",
+            lambda leases: (
+                node_name in leases[lease]["metadata"]["annotations"].get(LEASE_STANDBYS, "")
+            ),
+            namespace=NAMESPACE,
+        )
+
     def follow_leader(self, *, not_port: int = 0) -> None:
         """Lead kube-scheduler to where the EndpointSlice says, once it names another port."""
 
@@ -196,7 +208,7 @@ def stand(
     helm()  # or the reason why there is none
     prepare_sim(root, cards=cards, count=count)
     address = bridge_address(cluster)
-    with Forwarder(address) as webhook, Forwarder("127.0.0.1") as extender:
+    with Forwarder("127.0.0.1") as webhook, Forwarder("127.0.0.1") as extender:
         made = Stand(cluster=cluster, root=root, webhook=webhook, extender=extender)
         try:
             install(made)
