@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-python test-cluster cluster-build test-gpu check format native bench lock generate clean
+.PHONY: help setup run native-library test test-fast test-python test-cluster cluster-build test-gpu check format native bench lock generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,9 +23,11 @@ SIMULATE = $(BIN)/python -m hamid simulate $(addprefix --pods ,$(PODS)) $(addpre
 
 # What is built on the way goes to stderr: stdout is for the answer. Once: 3, some pods do not run.
 run: ## a cluster in one process: PODS="a.yaml b.yaml", NODES=nodes.yaml, ONCE=1 for JSON lines
-	@$(MAKE) --no-print-directory setup >&2
-	@$(MAKE) --no-print-directory -C native library >&2
+	@$(MAKE) --no-print-directory -s setup native-library >&2
 	@$(SIMULATE)
+
+native-library:
+	$(MAKE) --no-print-directory -C native library
 
 native: ## build the hook library and the simulated drivers
 	$(MAKE) --no-print-directory -C native all
@@ -63,6 +65,17 @@ test-cluster: setup native cluster-build ## the daemon on a real API server, sch
 format: setup ## format the code and mend what lint can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# JSON lines on stdout and nothing else. 3: not on this machine, and stderr says why.
+BENCHES := footprint allocate bind extender codec burst
+
+bench: ## all benchmarks, as JSON lines; one alone: make -s bench-allocate
+	@for name in $(BENCHES); do $(MAKE) --no-print-directory -s bench-$$name || echo "no $$name" >&2; done
+
+.PHONY: $(addprefix bench-,$(BENCHES))
+$(addprefix bench-,$(BENCHES)): bench-%:
+	@$(MAKE) --no-print-directory -s setup native >&2
+	@$(BIN)/python -m benchmarks.bench_$*
 
 lock: setup ## resolve the dependencies anew
 	scripts/lock $(PYTHON)

@@ -138,6 +138,7 @@ async def simulated_cluster(
             view=view,
             our_name=builder.settings.admission.scheduler_name,
             ignored=builder.settings.sched.resources.all(),
+            clock=clocks.wall,
         )
         roster = Roster(view=view)
         controller = await builder.open_stand_ins(scheduler, roster)

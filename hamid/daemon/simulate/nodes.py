@@ -5,11 +5,13 @@ The file is a list of nodes, or an object with that list under `nodes`:
     - name: node-a            # required
       cpu: 64                 # as Kubernetes writes it; default 64
       memory: 256Gi           # default 256Gi
+      numa: 2                 # so many NUMA nodes; default 2, 0 for none
       labels: {zone: a}
       cards:
-        - {model: A100-80GB, count: 4, numa: 0}   # count: default 1; numa: one for all, or a list
+        - {model: A100-80GB, count: 4, numa: 0}   # count: default 1; numa: of all, or a list
 
-Without `numa`, the cards of a node are spread over two NUMA nodes.
+Cards without a `numa` of their own are spread over the node's NUMA nodes, in blocks. Names of
+fields may be written in capitals.
 """
 
 from __future__ import annotations
@@ -31,13 +33,14 @@ if TYPE_CHECKING:
     from hamid.nvml.profiles import SimulatedCard
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
-_NODE_FIELDS: Final = ("name", "cpu", "memory", "labels", "cards")
+_NODE_FIELDS: Final = ("name", "cpu", "memory", "numa", "labels", "cards")
 _CARD_FIELDS: Final = ("model", "count", "numa")
-_HINT: Final = "a node has name, cpu, memory, labels, and cards: [{model, count, numa}]"
+_HINT: Final = "a node has name, cpu, memory, numa, labels, and cards: [{model, count, numa}]"
 MAX_NODES: Final = 200
 MAX_NUMA: Final = 63
 DEFAULT_CPU: Final = "64"
 DEFAULT_MEMORY: Final = "256Gi"
+DEFAULT_NUMA: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,7 @@ class SimulatedNode:
     name: str
     cpu: str = DEFAULT_CPU
     memory: str = DEFAULT_MEMORY
+    numa_count: int = DEFAULT_NUMA
     labels: Mapping[str, str] = field(default_factory=dict)
     cards: tuple[SimulatedCards, ...] = ()
 
@@ -70,7 +74,7 @@ class SimulatedNode:
         numa_nodes: list[int | None] = []
         for cards in self.cards:
             numa_nodes += cards.numa if cards.numa is not None else [None] * cards.count
-        made = simulated_cards(groups, node_name=self.name)
+        made = simulated_cards(groups, node_name=self.name, numa_nodes=self.numa_count)
         return tuple(
             card if numa is None else replace(card, device=replace(card.device, numa_node=numa))
             for card, numa in zip(made, numa_nodes, strict=True)
@@ -122,6 +126,9 @@ def _node(entry: Any, where: str) -> SimulatedNode:
     for key, value in labels.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise _wrong(f"{where}.labels[{key}]", value, "a text; put it in quotes")
+    numa_count = found.get("numa", DEFAULT_NUMA)
+    if not _is_whole(numa_count) or not 0 <= numa_count <= MAX_NUMA:
+        raise _wrong(f"{where}.numa", numa_count, f"a number of NUMA nodes from 0 to {MAX_NUMA}")
     cards = tuple(
         _cards(card, f"{where}.cards[{at}]")
         for at, card in enumerate(_list(found.get("cards"), f"{where}.cards"))
@@ -130,6 +137,7 @@ def _node(entry: Any, where: str) -> SimulatedNode:
         name=name,
         cpu=_amount(found.get("cpu", DEFAULT_CPU), f"{where}.cpu", at_least=0),
         memory=_amount(found.get("memory", DEFAULT_MEMORY), f"{where}.memory", at_least=MIB),
+        numa_count=numa_count,
         labels=labels,
         cards=cards,
     )
@@ -174,13 +182,12 @@ def _amount(found: Any, where: str, *, at_least: int) -> str:
 def _object(entry: Any, where: str, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise _wrong(where, entry, "an object")
-    unknown = [key for key in entry if key not in known]
-    if unknown:
-        raise SettingsError(
-            f"{where} has the unknown field {unknown[0]!r}; known are {', '.join(known)}",
-            hint=_HINT,
-        )
-    return entry
+    found = {str(key).lower(): value for key, value in entry.items()}
+    unknown = [key for key in found if key not in known]
+    if unknown or len(found) < len(entry):
+        problem = f"the unknown field {unknown[0]!r}" if unknown else "a field twice"
+        raise SettingsError(f"{where} has {problem}; known are {', '.join(known)}", hint=_HINT)
+    return found
 
 
 def _list(found: Any, where: str) -> list[Any]:

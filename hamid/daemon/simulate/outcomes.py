@@ -102,6 +102,8 @@ class Outcomes:
         reason: str | None
         if pod["metadata"].get("deletionTimestamp"):
             state, reason = PodState.PENDING, "it is being deleted"
+        elif node not in self.kubelets:
+            state, reason = PodState.PENDING, f"there is no node {node!r}"
         elif status.get("phase") == "Failed":
             said = status.get("message") or status.get("reason")
             state, reason = PodState.REFUSED, f"the kubelet of {node} refused it: {said}"

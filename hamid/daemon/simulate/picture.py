@@ -11,20 +11,24 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from hamid.daemon.simulate.manifests import DEFAULT_NAMESPACE
 from hamid.daemon.simulate.outcomes import PodState, finished
 from hamid.daemon.simulate.roster import pod_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from hamid.daemon.simulate.cluster import SimulatedCluster
     from hamid.daemon.simulate.outcomes import Outcome
 
 BAR_WIDTH: Final = 10
-WHOLE: Final = 100
-_FRAME_LINES: Final = 4  # of a table: head, rule and the edges
+WIDE: Final = 100
+"""From so many columns on, there are bars."""
+BARE_NODES_SHOWN: Final = 3
+LEAST_ROOM: Final = 4
+_FRAME_LINES: Final = 4  # head and rule of the table of cards, and two lines below all
 _COLOURS: Final = {PodState.PENDING: "yellow", PodState.REFUSED: "red"}
 
 
@@ -94,54 +98,55 @@ class Picture:
             bare_nodes=tuple(node.name for node in cluster.nodes if not node.cards),
             head=(
                 f"kubectl --kubeconfig {cluster.kubeconfig} get pods,nodes -A",
-                f"metrics {cluster.status_url}/metrics   debug {cluster.status_url}/debug/",
+                f"metrics {cluster.status_url}/metrics  debug {cluster.status_url}/debug/  (Ctrl-C ends)",
                 *(f"note: {note}" for note in notes),
             ),
         )
 
-    def render(self, *, height: int) -> RenderableType:
+    def render(self, console: Console, *, height: int) -> RenderableType:
         """The picture as text, in so many lines if it can be."""
-        waiting_shown = max(3, height // 5)
-        waiting_lines = len(self.waiting[:waiting_shown]) * 2 + _FRAME_LINES if self.waiting else 0
-        room = height - len(self.head) - 2 - waiting_lines - _FRAME_LINES
-        parts: list[RenderableType] = [self._title(), *(Text(h, style="dim") for h in self.head)]
-        parts.append(self._cards(max(room, 5)))
-        if self.waiting:
-            parts.append(_waiting(self.waiting, waiting_shown))
-        return Group(*parts)
+        parts: list[RenderableType] = [
+            self._title(),
+            *(Text(line, style="dim", overflow="fold") for line in self.head),
+        ]
+        below = [_waiting(self.waiting, max(2, height // 8))] if self.waiting else []
+        taken = sum(len(console.render_lines(part)) for part in (*parts, *below))
+        room = height - taken - _FRAME_LINES - len(self.bare_nodes[:BARE_NODES_SHOWN])
+        is_wide = console.width >= WIDE
+        return Group(*parts, self._cards(max(room, LEAST_ROOM), is_wide=is_wide), *below)
 
     def _title(self) -> Text:
         said = ", ".join(
             f"{self.counts[state]} {state}" for state in PodState if self.counts[state]
         )
+        node_count = len({card.node for card in self.cards}) + len(self.bare_nodes)
         return Text.assemble(
             ("hamid", "bold"),
-            f" simulates {len({c.node for c in self.cards}) + len(self.bare_nodes)} nodes with "
-            f"{len(self.cards)} cards; pods: {said or 'none'}",
-            ("   Ctrl-C ends", "dim"),
+            f" simulates {node_count} nodes, {len(self.cards)} cards; pods: {said or 'none'}",
         )
 
-    def _cards(self, room: int) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0))
+    def _cards(self, room: int, *, is_wide: bool) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
         table.add_column("node", no_wrap=True)
         table.add_column("card", no_wrap=True)
-        table.add_column("memory given, MiB", justify="right", no_wrap=True)
-        table.add_column("", no_wrap=True, width=BAR_WIDTH)
+        table.add_column("memory, MiB", justify="right", no_wrap=True)
+        if is_wide:
+            table.add_column("", no_wrap=True, width=BAR_WIDTH)
         table.add_column("cores", justify="right", no_wrap=True)
         table.add_column("held by", ratio=1, overflow="ellipsis", no_wrap=True)
-        shown = self.cards[:room]
+        shown = self.cards if len(self.cards) <= room else self.cards[: room - 1]
         for card, lines in zip(shown, _lines(shown, room), strict=True):
             table.add_row(
                 card.node,
                 f"{card.index} {_short(card.model)}",
                 f"{card.used_mib} of {card.memory_mib}",
-                _bar(card.used_mib, card.memory_mib),
+                *([_bar(card.used_mib, card.memory_mib)] if is_wide else []),
                 f"{card.core_percent} %",
                 _holders(card, lines),
             )
         if len(shown) < len(self.cards):
-            table.add_row("…", f"and {len(self.cards) - len(shown)} more cards")
-        for name in self.bare_nodes[:3]:
+            table.add_row("…", f"{len(self.cards) - len(shown)} more")
+        for name in self.bare_nodes[:BARE_NODES_SHOWN]:
             table.add_row(name, Text("no cards", style="dim"))
         return table
 
@@ -150,6 +155,7 @@ def _held(cluster: SimulatedCluster, outcomes: Sequence[Outcome]) -> dict[str, l
     ended = {pod_key(pod): finished(pod) for pod in cluster.view.pods.values()}
     held: dict[str, list[Holder]] = {}
     for outcome in outcomes:
+        name = outcome.pod.removeprefix(f"{DEFAULT_NAMESPACE}/")
         for container, slices in outcome.containers.items():
             if container in ended.get(outcome.pod, ()):
                 continue
@@ -157,7 +163,7 @@ def _held(cluster: SimulatedCluster, outcomes: Sequence[Outcome]) -> dict[str, l
             for part in slices:
                 held.setdefault(part.uuid, []).append(
                     Holder(
-                        name=f"{outcome.pod}/{container}" if several else outcome.pod,
+                        name=f"{name}/{container}" if several else name,
                         memory_mib=part.memory_mib,
                         core_percent=part.core_percent,
                     )
@@ -191,7 +197,7 @@ def _holders(card: CardRow, lines: int) -> Text:
 
 
 def _bar(used: int, total: int) -> Text:
-    filled = min(BAR_WIDTH, -(-used * BAR_WIDTH // total)) if total else 0
+    filled = max(used * BAR_WIDTH // total, int(used > 0))  # full means full
     return Text.assemble(("█" * filled, "cyan"), ("░" * (BAR_WIDTH - filled), "dim"))
 
 

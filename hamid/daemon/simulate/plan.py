@@ -9,8 +9,10 @@ from hamid.daemon.simulate.manifests import DEFAULT_NAMESPACE, load_manifests
 from hamid.daemon.simulate.shapes import require_pod_shape
 from hamid.daemon.simulate.workloads import WORKLOAD_KINDS, workload_pods
 from hamid.errors import SettingsError
+from hamid.kube.errors import Invalid
 from hamid.kube.fake.api import FIRST_NAMESPACES
 from hamid.kube.fake.catalog import SERVED
+from hamid.kube.fake.rules import check_name
 from hamid.kube.port import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class _Planner:
 
     def _judge(self, manifest: Manifest, item: Item) -> None:
         ours, body = self.names.all(), item.object
+        _require_names(manifest, item)
         if item.resource == NODES:
             raise SettingsError(
                 f"{manifest.where}: nodes do not come from manifests",
@@ -147,7 +150,8 @@ class _Planner:
             return before
         called = f"{namespace}/{name}" if namespace else name
         raise SettingsError(
-            f"{kind} {called} is there twice: in {before.where} and in {manifest.where}",
+            f"{kind} {called} is there twice: as {before.kind} {before.name!r} in {before.path} and "
+            f"as {manifest.kind} {manifest.name!r} in {manifest.path}",
             hint="give each a name of its own (the pods of a workload are named after it, with "
             "a number)",
         )
@@ -167,6 +171,19 @@ def _resource(manifest: Manifest) -> Resource | None:
             hint=f"write apiVersion: {known}",
         )
     return found
+
+
+def _require_names(manifest: Manifest, item: Item) -> None:
+    metadata = item.object["metadata"]
+    try:
+        if metadata.get("name"):
+            check_name(item.resource, metadata["name"])
+        if item.namespace:
+            check_name(NAMESPACES, item.namespace)
+    except Invalid as error:
+        raise SettingsError(
+            f"{manifest.where}: {error.message}", hint="give it another name"
+        ) from error
 
 
 def _placed(body: JsonObject, resource: Resource) -> JsonObject:

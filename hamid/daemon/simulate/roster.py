@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from hamid.kube.port import JsonObject
 
 _DENIED: Final = "denied the request: "
+_REQUEST: Final = re.compile(r"\w+ /\S+: (?:\d{3}: )?")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,4 +55,4 @@ def pod_key(pod: JsonObject) -> str:
 def refusal_sentence(error: ApiError) -> str:
     """What was said, without who passed it on."""
     said = " ".join(error.message.split())
-    return said.rpartition(_DENIED)[2] if _DENIED in said else said
+    return said.rpartition(_DENIED)[2] if _DENIED in said else _REQUEST.sub("", said, count=1)

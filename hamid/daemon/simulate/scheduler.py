@@ -12,6 +12,7 @@ import asyncio
 import itertools
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -23,7 +24,7 @@ from hamid.errors import HamidError, KubeError
 from hamid.kube.port import EVENTS, PODS, PatchKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hamid.daemon.simulate.extender_client import ExtenderClient
     from hamid.daemon.simulate.in_tree import Amounts
@@ -43,6 +44,7 @@ class SimulatedScheduler:
     Attributes:
         our_name: of the profile that asks the extender.
         ignored: resources that are the extender's business (`ignoredByScheduler`).
+        clock: seconds since 1970, for events.
         reasons: by pod UID, why it is not placed.
     """
 
@@ -51,6 +53,7 @@ class SimulatedScheduler:
     view: ClusterView
     our_name: str
     ignored: Sequence[str]
+    clock: Callable[[], float]
     reasons: dict[str, str] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     name: str = "simulated-scheduler"
@@ -224,6 +227,7 @@ class SimulatedScheduler:
 
     def _event(self, pod: JsonObject, reason: str) -> JsonObject:
         metadata = pod["metadata"]
+        now = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -239,6 +243,8 @@ class SimulatedScheduler:
             "message": reason,
             "type": "Warning",
             "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
             "source": {"component": self.our_name},
         }
 

@@ -51,9 +51,9 @@ class Screen:
     def show(self, picture: Picture) -> None:
         """Show this instead of what was shown."""
         if self.console.is_terminal:
-            self.live.update(picture.render(height=self.console.height), refresh=True)
+            self.live.update(picture.render(self.console, height=self.console.height), refresh=True)
         else:
-            self.console.print(picture.render(height=PAPER_LINES))
+            self.console.print(picture.render(self.console, height=PAPER_LINES))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -92,11 +92,16 @@ class ClusterView:
             known[key] = now
         if resource == PODS:
             self._unreported.discard(key)
-            if now is not None and is_bound(now) and is_active(now) and not is_reported(now):
+            if now is not None and self._is_awaited(now):
                 self._unreported.add(key)
         for listener in self.listeners:
             take = listener.took_pod if resource == PODS else listener.took_node
             take(before, now)
+
+    def _is_awaited(self, pod: JsonObject) -> bool:
+        """Whether there is a kubelet that is to say how the pod fares, and has not."""
+        is_on_node = pod["spec"].get("nodeName") in self.nodes
+        return is_on_node and is_active(pod) and not is_reported(pod)
 
     def _advance(self, resource: Resource, resource_version: str) -> None:
         if resource == PODS:

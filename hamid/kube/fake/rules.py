@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hamid.kube.errors import Conflict, Invalid
 from hamid.kube.port import NAMESPACES, NODES, PODS, SERVICES
+from hamid.model.quantities import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
     from hamid.kube.fake.catalog import ServedResource
@@ -22,7 +23,6 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 _RBAC_NAME: Final = re.compile(r"[^/%]+")
 # Resources with a slash in their names other than these are extended ones.
 _NATIVE_PREFIXES: Final = ("kubernetes.io/", "requests.kubernetes.io/")
-_WHOLE: Final = re.compile(r"[0-9]+(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _MUTABLE_POD_FIELDS: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 # Kinds whose metadata.generation counts the changes of the spec.
 _COUNTED_GROUPS: Final = frozenset({"apps", "batch", "admissionregistration.k8s.io", "policy"})
@@ -158,7 +158,7 @@ def _check_container(pod: JsonObject, where: str, container: JsonObject) -> None
         if "/" not in name or name.startswith(_NATIVE_PREFIXES):
             continue
         amount = str(limits.get(name, requests.get(name)))
-        if not _WHOLE.fullmatch(amount):
+        if not _is_whole(amount):
             raise _invalid(
                 pod,
                 f'{where}.resources.limits[{name}]: Invalid value: "{amount}": must be an integer',
@@ -175,6 +175,15 @@ def _check_container(pod: JsonObject, where: str, container: JsonObject) -> None
                 f'{where}.resources.requests: Invalid value: "{requests.get(name)}":'
                 f" must be equal to {name} limit of {amount}",
             )
+
+
+def _is_whole(amount: str) -> bool:
+    """Whether it is a whole number, however it is written: 16.0Gi is one."""
+    try:
+        value = parse_quantity(amount).value
+    except QuantityError:
+        return False
+    return value >= 0 and value.denominator == 1
 
 
 def _check_pod_change(old: JsonObject, new: JsonObject) -> None:
