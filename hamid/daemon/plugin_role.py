@@ -25,7 +25,7 @@ from hamid.plugin.books import NodeBooks
 from hamid.plugin.events import NodeEvents
 from hamid.plugin.grants import GrantFiles
 from hamid.plugin.health import DeviceView, EventListener, HealthPoller
-from hamid.plugin.inventory import InventoryDeriver, InventoryPublisher
+from hamid.plugin.inventory import InventoryDeriver, InventoryPublisher, wait_for_inventory
 from hamid.plugin.journal import Journal
 from hamid.plugin.owners import Owners
 from hamid.plugin.pods import NodePods
@@ -143,9 +143,10 @@ async def plugin_role(settings: Settings, ports: PluginPorts) -> AsyncIterator[P
     thread = OneThread(name="plugin-files")
     try:
         role = await _assemble(settings, ports, thread)
-        async with running(*_first_services(settings, ports, role)):
+        deriver = _deriver(settings, role)
+        async with running(deriver, *_first_services(settings, ports, role)):
             await role.pods_synced.wait_for(bool)
-            await role.plugin.devices.wait_for(bool)
+            await wait_for_inventory(deriver)
             async with running(
                 role.registrar, role.reconciler, *_later_services(settings, ports, role)
             ):
@@ -239,14 +240,17 @@ def _first_services(
         interval_s=settings.plugin.health_interval_s,
         recovery_s=settings.plugin.recovery_s,
     )
-    deriver = InventoryDeriver(
+    return (poller, EventListener(nvml=ports.nvml, poller=poller), role.pod_watch)
+
+
+def _deriver(settings: Settings, role: PluginRole) -> InventoryDeriver:
+    return InventoryDeriver(
         view=role.view,
         inventory=role.inventory,
         devices=role.plugin.devices,
         files=role.plugin.files,
         settings=settings.plugin,
     )
-    return (poller, EventListener(nvml=ports.nvml, poller=poller), deriver, role.pod_watch)
 
 
 def _later_services(

@@ -28,11 +28,13 @@ class DeviceView:
 
     Attributes:
         samples: of the last look only; none while the driver does not answer.
+        is_known: the driver has said once which devices there are; before that, none says nothing.
     """
 
     devices: tuple[NvmlDevice, ...] = ()
     samples: tuple[DeviceSample, ...] = ()
     health: HealthReport = field(default_factory=dict)
+    is_known: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +72,14 @@ class HealthPoller:
             error = caught
         self._log_driver(error)
         # From here on nothing is awaited.
-        self._publish(self.view.get().devices if devices is None else devices, samples, error)
+        before = self.view.get()
+        is_known = before.is_known or devices is not None
+        devices = before.devices if devices is None else devices
+        health = self._assess(devices, samples, error)
+        _log_changes(before.health, health)
+        self.view.publish(
+            DeviceView(devices=devices, samples=samples, health=health, is_known=is_known)
+        )
 
     def note_event(self, event: DeviceEvent) -> None:
         """Take note of an event until the next step.
@@ -88,12 +97,12 @@ class HealthPoller:
             is_fault=fault is not None,
         )
 
-    def _publish(
+    def _assess(
         self,
         devices: tuple[NvmlDevice, ...],
         samples: tuple[DeviceSample, ...],
         error: NvmlError | None,
-    ) -> None:
+    ) -> HealthReport:
         before = self.view.get().health
         present = {device.device_uuid for device in devices}
         faults, self._event_faults = self._event_faults, []
@@ -105,15 +114,13 @@ class HealthPoller:
             for s in samples
             if s.fault is not None
         ]
-        health = assess(
+        return assess(
             before,
             present=present,
             faults=faults,
             now_s=self.clock(),
             recovery_s=self.recovery_s,
         )
-        _log_changes(before, health)
-        self.view.publish(DeviceView(devices=devices, samples=samples, health=health))
 
     def _log_driver(self, error: NvmlError | None) -> None:
         now_s = self.clock()

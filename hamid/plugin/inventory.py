@@ -132,13 +132,24 @@ class InventoryDeriver:
         self._unshared = unshared
 
 
+async def wait_for_inventory(deriver: InventoryDeriver) -> NodeInventory:
+    """The inventory, as soon as it is derived from what the driver says; it may be empty then."""
+    view = await deriver.view.wait_for(lambda view: view.is_known)
+    node_name = deriver.inventory.get().node_name
+    if node_inventory(view, node_name=node_name, settings=deriver.settings).devices:
+        await deriver.devices.wait_for(bool)
+    return deriver.inventory.get()
+
+
 @dataclass(slots=True, kw_only=True)
 class InventoryPublisher:
     """Keeps the node's registration annotation equal to the inventory; a service.
 
-    Written when it changed, and never before the driver was asked once: an empty list would tell
-    the scheduler that the cards are gone. Now and then the node is read, and written again if
-    somebody else has changed or removed the annotation, or made the Node anew.
+    Written when it changed. Now and then the node is read, and written again if somebody else has
+    changed or removed the annotation, or made the Node anew.
+
+    Run it only once the inventory was derived from what the driver says (`wait_for_inventory`): an
+    empty one tells the scheduler that the cards are gone.
 
     Args:
         recheck_s: between two such looks: one small read, which a thousand nodes do as well.
@@ -155,13 +166,12 @@ class InventoryPublisher:
 
     async def run(self) -> None:
         """Follow the inventory until cancelled; what fails is tried again."""
-        seen = 0 if not self.inventory.get().devices else -1
-        seen = await self.inventory.wait_change(since=seen)
         while True:
+            seen = self.inventory.version
             await self._insist(self.step)
             try:
                 async with asyncio.timeout(self.recheck_s):
-                    seen = await self.inventory.wait_change(since=seen)
+                    await self.inventory.wait_change(since=seen)
             except TimeoutError:
                 await self._insist(self.look)
 

@@ -157,11 +157,20 @@ async def test_a_driver_that_is_down_from_the_start_shows_no_card_and_is_named(
     world.nvml.fail_driver(DOWN)
 
     assert await world.look() == set()
-    assert world.view == DeviceView()
+    assert not world.view.is_known
     assert_logged("driver not answering", reason="no driver is loaded", hint="load it")
 
     world.nvml.fail_driver(None)
     assert await world.look() == {ONE, TWO}
+    assert world.view.is_known
+
+
+async def test_a_driver_without_a_card_is_known_to_have_none(world):
+    world.poller.nvml = FakeNvml()
+
+    await world.look()
+
+    assert world.view == DeviceView(is_known=True)
 
 
 async def test_cards_that_could_be_listed_and_not_sampled_are_not_healthy():

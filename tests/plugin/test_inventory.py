@@ -6,7 +6,11 @@ import pytest
 from hamid.aiokit.backoff import Backoff
 from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
-from hamid.codec.node_annotation import decode_link_scores, decode_node_inventory
+from hamid.codec.node_annotation import (
+    decode_link_scores,
+    decode_node_inventory,
+    encode_node_inventory,
+)
 from hamid.kube.errors import Unavailable
 from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import NODES, PatchKind
@@ -26,6 +30,7 @@ from hamid.plugin.inventory import (
     device_nodes,
     model_name,
     node_inventory,
+    wait_for_inventory,
 )
 from hamid.plugin.settings import PluginSettings
 from tests.builders import make_device, make_devices, make_inventory, uuid
@@ -194,6 +199,28 @@ async def test_the_deriver_follows_the_view():
     assert len(found.devices) == 1
 
 
+async def test_the_inventory_is_waited_for_until_the_driver_has_answered():
+    derived = Derived()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(wait_for_inventory(derived.deriver))
+        await asyncio.sleep(0)
+        derived.see(nvml_device())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        derived.deriver.view.publish(replace(view_of(nvml_device()), is_known=True))
+        derived.deriver.step()
+
+    assert len(waiting.result().devices) == 1
+
+
+async def test_a_driver_that_has_answered_without_a_card_to_share_is_not_waited_for():
+    derived = Derived()
+    view = replace(view_of(nvml_device(1, mig_enabled=True)), is_known=True)
+    derived.deriver.view.publish(view)
+
+    assert (await wait_for_inventory(derived.deriver)).devices == ()
+
+
 class World:
     """A node whose registration is kept by a publisher."""
 
@@ -312,11 +339,12 @@ async def test_a_look_at_what_is_right_writes_nothing(world):
 
 
 @pytest.mark.looptime
-async def test_nothing_is_registered_before_the_driver_was_asked(world):
+async def test_a_node_that_shares_no_card_takes_back_what_it_registered_before(world):
+    await world.overwrite(encode_node_inventory(make_inventory("node-1")))
     async with running(world.publisher):
-        await asyncio.sleep(1000)
+        await asyncio.sleep(1)
 
-    assert world.writes() == 0
+    assert (await world.registered()).devices == ()
 
 
 @pytest.mark.looptime
