@@ -165,7 +165,7 @@ class Binder:
                 f"{node_sentence(request, outcome)}",
                 hint="the room was given away meanwhile; the pod is tried again",
             )
-        return outcome.allocation
+        return outcome.allocation(request.pod_uid)
 
     def _is_sound(self, allocation: PodAllocation) -> bool:
         """Whether all of its devices are still there and in use."""

@@ -33,7 +33,8 @@ from hamid.errors import HamidError
 from hamid.model.node import NodeSnapshot
 from hamid.sched.bind import not_leading
 from hamid.sched.placement.explain import cluster_sentence, node_sentences
-from hamid.sched.placement.place import Placement, Unplaceable, is_hopeless, place
+from hamid.sched.placement.place import Placement, Unplaceable
+from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.score import rank_scores
 from hamid.sched.verdicts import RUNNERS_UP_KEPT, NodeLoad, Verdict, Verdicts, counted
 from hamid.web.errors import Refusal
@@ -115,6 +116,7 @@ class Extender:
         self._clock = clock
         self._wall_clock = wall_clock
         self._metrics = metrics
+        self._placer = Placer(policies=settings.policies)
         self._rankings: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self.explanations = Verdicts(capacity=settings.verdict_count)
 
@@ -197,7 +199,7 @@ class Extender:
         else:
             self._metrics.decisions.labels("placed").inc()
             fitting = frozenset(found.node_name for found in outcome.ranked)
-        hopeless = {name for name, found in outcome.refusals.items() if is_hopeless(found)}
+        hopeless = {name for name, found in outcome.refusals.items() if found.is_hopeless}
         return FilterResult(
             node_names=tuple(name for name in names if name in fitting),
             failed={name: text for name, text in sentences.items() if name not in hopeless},
@@ -216,9 +218,9 @@ class Extender:
     def _reserve(self, request: PodRequest, names: Iterable[str]) -> Placement | Unplaceable:
         """Place the pod on one of the nodes and keep the room, instead of what was kept."""
         self._cache.forget(request.pod_uid)
-        outcome = place(request, self._snapshots(names), policies=self._settings.policies)
+        outcome = self._placer.place(request, self._snapshots(names))
         if isinstance(outcome, Placement):
-            self._cache.assume(outcome.best.allocation)
+            self._cache.assume(outcome.best.allocation(request.pod_uid))
             self._keep_ranking(request.pod_uid, tuple(n.node_name for n in outcome.ranked))
         return outcome
 

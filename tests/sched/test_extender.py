@@ -11,10 +11,11 @@ from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import PODS
 from hamid.model import names as wire
 from hamid.sched.extender import IN_DOUBT, UNREADABLE
+from hamid.sched.sinks import PodSink
 from hamid.web.middleware import errors_as_json
 from tests.builders import container_object, node_object, pod_object
 from tests.sched.builders import make_devices
-from tests.sched.objects import registered, waiting
+from tests.sched.objects import initialized, modified, registered, waiting
 from tests.sched.world import Call, World
 
 T4 = "NVIDIA-Tesla T4"
@@ -117,6 +118,27 @@ async def test_waiting_may_help_where_room_can_be_made(world):
         "node-a": "no card of 1 fits: 1 lacks memory (need 3000 MiB, most free 1000 MiB)"
     }
     assert result.failed_unresolvable == {}
+
+
+async def test_the_second_pod_fits_after_the_init_phase_of_the_first(world):
+    """Field report d 2: three init containers of 10000, an app of 4000, a card of 16000."""
+    inits = [container_object(f"i{n}", {"gpu": 1, "gpumem": 10_000}) for n in range(3)]
+    app = (container_object("app", {"gpu": 1, "gpumem": 4_000}),)
+    first, second = await world.create(
+        registered(devices=make_devices(1, memory_mib=16_000)),
+        waiting(name="one", containers=app, init_containers=inits),
+        waiting(name="two", containers=app, init_containers=inits),
+    )
+    await world.filter(first)
+    await world.binder.bind(first.bind("node-a"))
+    await world.sync()
+    assert (await world.filter(second)).failed == {
+        "node-a": "no card of 1 fits: 1 lacks memory (need 10000 MiB, most free 6000 MiB)"
+    }
+
+    PodSink(world.cache).apply(modified(initialized(await world.pod(first))))
+
+    assert (await world.filter(second)).node_names == ("node-a",)
 
 
 async def test_nodes_that_refuse_alike_say_the_same(world):

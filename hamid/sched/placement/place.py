@@ -26,15 +26,16 @@ from typing import TYPE_CHECKING, Final
 from hamid.model.allocation import ContainerAllocation, PodAllocation
 from hamid.model.request import ContainerKind
 from hamid.model.shortfall import Resource, Shortfall
-from hamid.sched.placement.fit import UNCHANGEABLE, share_on, shortfalls
+from hamid.sched.placement.fit import share_on, shortfalls
 from hamid.sched.placement.policy import ORDERINGS, device_load_ppm, load_ppm
+from hamid.sched.placement.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hamid.model.device import DeviceShare, DeviceUsage, DeviceUuid
     from hamid.model.node import NodeSnapshot
-    from hamid.model.request import ContainerRequest, PodRequest
+    from hamid.model.request import ContainerRequest, PodRequest, PolicyName
     from hamid.sched.placement.policy import Policies
 
 MAX_TRIES: Final = 512
@@ -43,19 +44,20 @@ MAX_TRIES: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlacement:
-    """What a pod would get on one node.
+    """What a pod of some shape would get on one node.
 
     Attributes:
+        containers: those with devices, in the order of the spec.
         load_ppm: how full the node would be with it; see `policy`.
     """
 
-    allocation: PodAllocation
+    node_name: str
+    containers: tuple[ContainerAllocation, ...]
     load_ppm: int
 
-    @property
-    def node_name(self) -> str:
-        """The node."""
-        return self.allocation.node_name
+    def allocation(self, pod_uid: str) -> PodAllocation:
+        """The same for this pod."""
+        return PodAllocation(pod_uid=pod_uid, node_name=self.node_name, containers=self.containers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class Placement:
     """
 
     ranked: tuple[NodePlacement, ...]
-    refusals: Mapping[str, tuple[Shortfall, ...]]
+    refusals: Mapping[str, Refusal]
 
     @property
     def best(self) -> NodePlacement:
@@ -80,58 +82,62 @@ class Placement:
 class Unplaceable:
     """A pod fits nowhere; what each node lacks."""
 
-    refusals: Mapping[str, tuple[Shortfall, ...]]
+    refusals: Mapping[str, Refusal]
 
 
 def place(
     request: PodRequest, nodes: Iterable[NodeSnapshot], *, policies: Policies
 ) -> Placement | Unplaceable:
     """Return all nodes that fit, ranked by policy and then by name, and what the others lack."""
-    wanted = policies.for_request(request)
+    outcomes = {node.node_name: place_on_node(request, node, policies=policies) for node in nodes}
+    return ranked(outcomes, node_policy=policies.for_request(request).node)
+
+
+def ranked(
+    outcomes: Mapping[str, NodePlacement | Refusal], *, node_policy: PolicyName
+) -> Placement | Unplaceable:
+    """Return the ranking of the nodes that fit, and the refusals of the others."""
     fitting: list[NodePlacement] = []
-    refusals: dict[str, tuple[Shortfall, ...]] = {}
-    for node in nodes:
-        outcome = place_on_node(request, node, policies=policies)
-        if isinstance(outcome, NodePlacement):
-            fitting.append(outcome)
+    refusals: dict[str, Refusal] = {}
+    for node_name, outcome in outcomes.items():
+        if isinstance(outcome, Refusal):
+            refusals[node_name] = outcome
         else:
-            refusals[node.node_name] = outcome
+            fitting.append(outcome)
     if not fitting:
         return Unplaceable(refusals=refusals)
-    ordering = ORDERINGS[wanted.node]
+    ordering = ORDERINGS[node_policy]
     fitting.sort(key=lambda found: (ordering(found.load_ppm), found.node_name))
     return Placement(ranked=tuple(fitting), refusals=refusals)
 
 
 def place_on_node(
     request: PodRequest, node: NodeSnapshot, *, policies: Policies
-) -> NodePlacement | tuple[Shortfall, ...]:
-    """Return what the pod would get on the node, or all that stands against it.
-
-    Shortfalls are those of the first container for which there are too few devices: one of
-    `DEVICE_COUNT` (requested devices, those that do not fit, those there are), then those of each
-    device. A node without devices lacks its `REGISTRATION`.
-    """
+) -> NodePlacement | Refusal:
+    """Return what the pod would get on the node, or all that stands against it."""
     if not node.usages:
-        return (Shortfall(resource=Resource.REGISTRATION),)
+        return Refusal((Shortfall(resource=Resource.REGISTRATION),))
     search = _Search(request=request, node=node, policies=policies.for_request(request))
     shares = search.run()
     if shares is None:
         return search.refusal
-    allocation = PodAllocation(
-        pod_uid=request.pod_uid,
-        node_name=node.node_name,
-        containers=tuple(
-            ContainerAllocation(
-                container_name=container.container_name,
-                kind=container.kind,
-                shares=given,
-                priority=container.priority,
-            )
-            for container, given in zip(request.requests, shares, strict=True)
-        ),
+    containers = tuple(
+        ContainerAllocation(
+            container_name=container.container_name,
+            kind=container.kind,
+            shares=given,
+            priority=container.priority,
+        )
+        for container, given in zip(request.requests, shares, strict=True)
     )
-    return NodePlacement(allocation=allocation, load_ppm=node_load_ppm(node, allocation))
+    allocation = PodAllocation(
+        pod_uid=request.pod_uid, node_name=node.node_name, containers=containers
+    )
+    return NodePlacement(
+        node_name=node.node_name,
+        containers=containers,
+        load_ppm=node_load_ppm(node, allocation),
+    )
 
 
 def node_load_ppm(node: NodeSnapshot, allocation: PodAllocation) -> int:
@@ -140,24 +146,6 @@ def node_load_ppm(node: NodeSnapshot, allocation: PodAllocation) -> int:
     return load_ppm(
         usage.with_hold(hold) if (hold := holds.get(usage.device.device_uuid)) else usage
         for usage in node.usages
-    )
-
-
-def is_hopeless(refusal: tuple[Shortfall, ...]) -> bool:
-    """Whether a node would refuse the pod even if it were empty: waiting for it is useless."""
-    count = next((s for s in refusal if s.resource is Resource.DEVICE_COUNT), None)
-    if count is None:
-        return True
-    barred = {s.device_uuid for s in refusal if s.device_uuid and _is_lasting(s)}
-    return count.capacity - len(barred) < count.requested
-
-
-def _is_lasting(shortfall: Shortfall) -> bool:
-    if shortfall.resource in UNCHANGEABLE:
-        return True
-    return (
-        shortfall.resource in {Resource.MEMORY_MIB, Resource.CORE_PERCENT, Resource.SLOTS}
-        and shortfall.requested > shortfall.capacity
     )
 
 
@@ -210,7 +198,7 @@ class _Search:
         self._ordering = ORDERINGS[policies.device]
         self._tries_left = MAX_TRIES
         self._refused_at = -1
-        self.refusal: tuple[Shortfall, ...] = ()
+        self.refusal = Refusal(())
 
     def run(self) -> list[tuple[DeviceShare, ...]] | None:
         """The shares of each container, or None; then `refusal` says why."""
@@ -275,4 +263,4 @@ class _Search:
             used=unfit_count,
             capacity=len(self._node.usages),
         )
-        self.refusal = (count, *lacking)
+        self.refusal = Refusal((count, *lacking))

@@ -6,6 +6,7 @@ from hamid.model.request import DeviceSelection
 from hamid.sched.placement.explain import cluster_sentence, node_sentence, node_sentences
 from hamid.sched.placement.place import place, place_on_node
 from hamid.sched.placement.policy import Policies
+from hamid.sched.placement.refusal import Refusal
 from tests.sched.builders import make_container, make_device, make_node, make_request, whole_card
 
 T4 = "NVIDIA-Tesla T4"
@@ -37,7 +38,7 @@ def cards(count, **overrides):
 def refusal_of(request, *usages, cordoned=()):
     node = make_node(usages=usages, cordoned=cordoned)
     refusal = place_on_node(request, node, policies=Policies())
-    assert isinstance(refusal, tuple)
+    assert isinstance(refusal, Refusal)
     return refusal
 
 
@@ -173,4 +174,8 @@ def test_too_few_cards_on_several_nodes():
 
 def test_a_cluster_without_cards_says_so():
     assert cluster_sentence(asking(), {"a": refusal_of(asking())}) == "the node registers no card"
+    assert (
+        cluster_sentence(asking(), dict.fromkeys("ab", refusal_of(asking())))
+        == "none of 2 nodes registers a card"
+    )
     assert cluster_sentence(asking(), {}) == "no node was offered"

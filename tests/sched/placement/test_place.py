@@ -2,17 +2,17 @@ import pytest
 
 from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib, MemoryPercent
-from hamid.model.request import ContainerKind, DeviceSelection, PolicyName
+from hamid.model.request import ContainerKind, PolicyName
 from hamid.model.shortfall import Resource
 from hamid.sched.placement.place import (
     NodePlacement,
     Placement,
     Unplaceable,
-    is_hopeless,
     place,
     place_on_node,
 )
 from hamid.sched.placement.policy import Policies
+from hamid.sched.placement.refusal import Refusal
 from tests.sched.builders import (
     make_container,
     make_device,
@@ -33,10 +33,7 @@ def used(name, used_mib, *, index=0, **overrides):
 
 def given(outcome):
     assert isinstance(outcome, NodePlacement), outcome
-    return {
-        c.container_name: [share.device_uuid for share in c.shares]
-        for c in outcome.allocation.containers
-    }
+    return {c.container_name: [share.device_uuid for share in c.shares] for c in outcome.containers}
 
 
 def container(name, mib, kind=ContainerKind.APP, **overrides):
@@ -88,8 +85,8 @@ def test_a_container_gets_distinct_cards():
 
     outcome = place_on_node(request, make_node(devices=make_devices(1)), policies=BINPACK)
 
-    assert [s.resource for s in outcome] == [Resource.DEVICE_COUNT]
-    assert (outcome[0].requested, outcome[0].used, outcome[0].capacity) == (2, 0, 1)
+    assert [s.resource for s in outcome.shortfalls] == [Resource.DEVICE_COUNT]
+    assert (outcome.needed_count, outcome.fitting_count, outcome.card_count) == (2, 1, 1)
 
 
 def test_a_percentage_is_booked_on_the_card_really_chosen():
@@ -103,7 +100,7 @@ def test_a_percentage_is_booked_on_the_card_really_chosen():
 
     outcome = place_on_node(request, make_node(devices=devices), policies=BINPACK)
 
-    shares = outcome.allocation.containers[0].shares
+    shares = outcome.containers[0].shares
     assert {s.device_uuid: s.memory_mib for s in shares} == {"small": 8_000, "large": 12_000}
 
 
@@ -118,7 +115,7 @@ def test_app_containers_add_up_on_one_card():
     )
 
     assert given(fits) == {"a": ["card-0"], "b": ["card-0"]}
-    assert [s.resource for s in refused] == [Resource.DEVICE_COUNT, Resource.MEMORY_MIB]
+    assert [s.resource for s in refused.shortfalls] == [Resource.DEVICE_COUNT, Resource.MEMORY_MIB]
 
 
 INIT_PEAK = (
@@ -159,7 +156,7 @@ def test_what_is_checked_is_what_is_booked(containers, peak_mib):
         request, make_node(devices=make_devices(1, memory_mib=peak_mib - 1)), policies=BINPACK
     )
 
-    assert fits.allocation.holds()["card-0"].memory_mib == peak_mib
+    assert fits.allocation("uid-1").holds()["card-0"].memory_mib == peak_mib
     assert not isinstance(refused, NodePlacement)
 
 
@@ -203,7 +200,7 @@ def test_a_whole_card_is_shared_with_nobody_not_even_in_the_pod():
     refused = place_on_node(request, make_node(devices=make_devices(1)), policies=BINPACK)
 
     assert given(outcome) == {"whole": ["card-0"], "other": ["card-1"]}
-    assert Resource.EXCLUSIVITY in {s.resource for s in refused}
+    assert Resource.EXCLUSIVITY in {s.resource for s in refused.shortfalls}
 
 
 def test_an_init_container_may_have_the_whole_card_before_the_app_has_a_part():
@@ -215,7 +212,8 @@ def test_an_init_container_may_have_the_whole_card_before_the_app_has_a_part():
 
 
 def test_a_node_without_devices_lacks_its_registration():
-    (found,) = place_on_node(make_request(), make_node(devices=()), policies=BINPACK)
+    outcome = place_on_node(make_request(), make_node(devices=()), policies=BINPACK)
+    (found,) = outcome.shortfalls
 
     assert found.resource is Resource.REGISTRATION
 
@@ -263,43 +261,6 @@ def test_a_pod_that_fits_nowhere_is_told_what_each_node_lacks():
     assert set(outcome.refusals) == {"node-0", "node-1"}
 
 
-@pytest.mark.parametrize(
-    ("request_", "usages", "expected"),
-    [
-        pytest.param(make_request(), [used("a", 40_000)], False, id="a full card may become free"),
-        pytest.param(
-            make_request(container("main", 40_001)),
-            [used("a", 0)],
-            True,
-            id="a card that is too small never will do",
-        ),
-        pytest.param(
-            make_request(selection=DeviceSelection(use_models=("T4",))),
-            [used("a", 0)],
-            True,
-            id="another model stays another model",
-        ),
-        pytest.param(
-            make_request(),
-            [used("a", 0, is_healthy=False)],
-            False,
-            id="an ill card may become healthy",
-        ),
-        pytest.param(
-            make_request(make_container(device_count=2)),
-            [used("a", 0)],
-            True,
-            id="a node has too few cards for ever",
-        ),
-        pytest.param(make_request(), [], True, id="a node without cards has nothing to wait for"),
-    ],
-)
-def test_whether_waiting_helps(request_, usages, expected):
-    refusal = place_on_node(request_, make_node(usages=usages), policies=BINPACK)
-
-    assert is_hopeless(refusal) is expected
-
-
 def test_the_search_is_bounded():
     """Sixteen cards with room for seven of eight pairs: too many choices to try them all."""
     pairs = [container(f"c{n}", 10_000, device_count=2) for n in range(9)]
@@ -307,5 +268,5 @@ def test_the_search_is_bounded():
 
     outcome = place_on_node(make_request(*pairs), node, policies=BINPACK)
 
-    assert not isinstance(outcome, NodePlacement)
-    assert outcome[0].resource is Resource.DEVICE_COUNT
+    assert isinstance(outcome, Refusal)
+    assert outcome.shortfalls[0].resource is Resource.DEVICE_COUNT

@@ -86,7 +86,7 @@ def test_what_is_placed_is_within_capacity_in_every_dimension(request_, node, po
     if not isinstance(outcome, NodePlacement):
         return
 
-    holds = outcome.allocation.holds()
+    holds = outcome.allocation("uid-1").holds()
 
     for usage in node.usages:
         hold = holds.get(usage.device.device_uuid)
@@ -96,7 +96,7 @@ def test_what_is_placed_is_within_capacity_in_every_dimension(request_, node, po
         assert usage.device.is_healthy
         assert not (hold.is_exclusive and usage.slots_used)
         assert not usage.exclusive_count
-    for given_, asked in zip(outcome.allocation.containers, request_.requests, strict=True):
+    for given_, asked in zip(outcome.containers, request_.requests, strict=True):
         assert given_.container_name == asked.container_name
         assert len({share.device_uuid for share in given_.shares}) == asked.device_count
 
@@ -107,7 +107,7 @@ def test_a_refusal_has_true_reasons(request_, node, policies_):
     if isinstance(outcome, NodePlacement):
         return
 
-    for found in outcome:
+    for found in outcome.shortfalls:
         if found.resource in OF_THE_DEVICE or found.resource is Resource.REGISTRATION:
             continue
         over = found.used + found.requested - found.capacity
@@ -185,7 +185,7 @@ def test_the_order_of_devices_does_not_matter(request_, node, policies_, random)
     if isinstance(first, NodePlacement):
         assert first == second
     else:
-        assert set(first) == set(second)
+        assert set(first.shortfalls) == set(second.shortfalls)
 
 
 @given(requests(), st.lists(nodes(), min_size=1, max_size=4), policies)
