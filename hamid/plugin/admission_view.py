@@ -46,9 +46,7 @@ class AdmissionView:
         try:
             async with asyncio.timeout(self.deadline_s):
                 remaining = await self._known_by_uid(remaining)
-                # An unserved container of a pod that the kubelet knows: there is one at a time,
-                # but for pods that were refused and linger.
-                if len(remaining) > 1 or not self.pods_api.is_served:
+                if remaining:
                     remaining = under_admission(remaining, await self._known_by_name(remaining))
         except (KubeletError, TimeoutError) as error:
             log.warning("kubelet not asked", error=repr(error), matches=len(found))

@@ -143,6 +143,7 @@ async def test_a_pod_that_our_watch_has_not_seen_is_listed(short_path):
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 async def test_fifty_pods_at_once_in_any_order_get_each_its_own(short_path, features, seed):
     rng = random.Random(seed)
     async with running_node(short_path, device_count=8, seed=seed, features=features) as node:
