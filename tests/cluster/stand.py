@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -261,7 +262,9 @@ def start_scheduler(made: Stand) -> None:
     profile["leaderElection"] = {"leaderElect": False}
     profile["clientConnection"] = {"kubeconfig": "KUBECONFIG", "qps": 1000, "burst": 2000}
     for extender in profile["extenders"]:
-        extender["urlPrefix"] = f"https://127.0.0.1:{made.extender.address[1]}/scheduler"
+        # The path stays the chart's.
+        path = urlsplit(extender["urlPrefix"]).path
+        extender["urlPrefix"] = f"https://127.0.0.1:{made.extender.address[1]}{path}"
         extender["tlsConfig"] |= {
             "caFile": str(folder / "ca.crt"),
             "certFile": str(folder / "tls.crt"),

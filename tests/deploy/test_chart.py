@@ -5,6 +5,7 @@ import yaml
 
 from hamid.daemon.settings import Settings, structure
 from hamid.model.names import SCHEDULER_NAME, WEBHOOK_LABEL, WRITTEN_BY_US, ResourceNames
+from hamid.sched.extender import PREFIX
 from tests.cluster.harness import ClusterUnavailable, do_without, helm
 from tests.deploy.rendering import CHART, ChartRefused, rendered, run_helm
 
@@ -200,11 +201,12 @@ def test_kube_scheduler_shows_the_extender_every_node_and_only_our_pods():
     assert extender["nodeCacheCapable"]
     assert extender["weight"] == 1
     assert not extender["ignorable"]
-    assert extender["urlPrefix"] == "https://hamid-scheduler.hamid-system.svc:443"
+    assert extender["urlPrefix"] == "https://hamid-scheduler.hamid-system.svc:443" + PREFIX
     assert extender["enableHTTPS"]
     assert "insecure" not in extender["tlsConfig"]
     assert extender["managedResources"] == [
-        {"name": name, "ignoredByScheduler": True} for name in ResourceNames().all()
+        {"name": name, "ignoredByScheduler": name != ResourceNames().count}
+        for name in ResourceNames().all()
     ]
 
 

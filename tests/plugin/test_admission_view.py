@@ -54,7 +54,7 @@ class Kubelet:
 
 
 def match(name: str) -> Match:
-    container = AskingContainer(name="c", kind=ContainerKind.APP, count=1)
+    container = AskingContainer(name="c", kind=ContainerKind.APP, position=0, slot_count=1)
     pod = PodOnNode(
         pod_uid=name,
         namespace="default",
