@@ -6,7 +6,7 @@ import random
 import pytest
 
 from hamid.hooks.abi import contract
-from hamid.kube.fake import FakeKube
+from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import NODES, PODS
 from hamid.kubelet.fake import ContainerState, FakeFeatures, FakeKubelet, GetSupport, Phase
 from hamid.model.request import ContainerKind
@@ -69,6 +69,19 @@ async def test_sparse_containers_never_get_anothers_data(short_path):
         assert node.given("pod-1", "c1") == {uuid(1): 20_000}
         assert node.given("pod-1", "c3") == {uuid(2): 2_000}
         assert node.kubelet.grant(pod.uid, "c2") is None
+
+
+async def test_a_container_put_in_front_after_admission_changes_nothing(short_path):
+    """Another webhook may add containers at any place, after ours has seen the pod."""
+    async with running_node(short_path) as node:
+        pod = await node.bind(
+            "pod-1", Ask(name="proxy"), Ask(name="app", devices=(2,), memory_mib=500)
+        )
+
+        await node.kubelet.run_pod(pod)
+
+        assert node.given("pod-1", "app") == {uuid(2): 500}
+        assert node.kubelet.grant(pod.uid, "proxy") is None
 
 
 async def test_an_app_that_reuses_its_inits_slots_gets_its_own_limits(short_path):
@@ -304,3 +317,15 @@ async def _together(*calls):
     async with asyncio.TaskGroup() as group:
         for call in calls:
             group.create_task(call)
+
+
+async def test_a_pod_that_the_api_server_does_not_tell_of_fails_with_that_reason(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind("pod-1", Ask(name="train", devices=(1,)), is_seen=False)
+        node.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="list", code=503, times=None))
+
+        status = await node.kubelet.run_pod(pod)
+
+        assert status.phase is Phase.FAILED
+        assert "the API server did not tell" in status.message
+        assert "reaches the API server" in status.message
