@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -19,8 +21,11 @@ from hamid.kubelet.errors import CheckpointUnreadable
 from hamid.kubelet.port import CheckpointEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+_ANSWERS_KEPT: Final = 512
+"""More than a kubelet's pods, so that a pass over all of them finds each again."""
 _HINT = "the kubelet's format changed; report it with the kubelet's version"
 
 
@@ -102,12 +107,20 @@ def _slot_ids(value: Any, index: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ids))  # an id is listed once per NUMA node that it is near to
 
 
-def _envs(answer: Any) -> dict[str, str]:
+def _envs(answer: Any) -> Mapping[str, str]:
     """The environment in the recorded answer: base64 of the message; a help, so never an error."""
+    return _decoded_envs(answer) if isinstance(answer, str) else MappingProxyType({})
+
+
+# An answer never changes, and all of the node's are read at each start of a container: to parse
+# one takes longer than all the rest of its entry.
+@lru_cache(maxsize=_ANSWERS_KEPT)
+def _decoded_envs(answer: str) -> Mapping[str, str]:
     try:
-        return dict(v1beta1.ContainerAllocateResponse.parse(base64.b64decode(answer)).envs)
+        envs = v1beta1.ContainerAllocateResponse.parse(base64.b64decode(answer)).envs
     except Exception:  # noqa: BLE001 - a parser of arbitrary bytes may raise anything
-        return {}
+        return MappingProxyType({})
+    return MappingProxyType(dict(envs))
 
 
 def _malformed(index: int, field: str, value: Any) -> CheckpointUnreadable:
