@@ -4,6 +4,10 @@ The kubelet's checkpoint names pod UID and container of every allocation, plain 
 included, and keeps our Allocate answer, in which the grant's id stands. Where it cannot be read
 (it is an internal format), pod resources name app containers and sidecars; where these fail,
 too, the journal's own guess is all there is.
+
+While the API server has not told of this node's pods yet (after a reboot, say), a container whose
+slots and grant are on record both with the kubelet and in the journal is its owner all the same:
+what was decided for a pod never changes.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from hamid.errors import KubeletError
 from hamid.hooks.abi.contract import ENV_GRANT_ID
 
 if TYPE_CHECKING:
-    from hamid.kubelet.port import CheckpointPort, PodResourcesPort
+    from hamid.kubelet.port import CheckpointEntry, CheckpointPort, PodResourcesPort
     from hamid.model.device import DeviceShare
     from hamid.plugin.journal import Grant, Journal
     from hamid.plugin.matching import PodOnNode
@@ -74,10 +78,36 @@ class Owners:
             if entry.resource_name != self.resource_name or frozenset(entry.slot_ids) != slots:
                 continue
             pod = await self.pods.find(entry.pod_uid)
-            if pod is not None and not pod.is_terminal:
+            if pod is None and not self.pods.is_listed:
+                owners.append(self._remembered(entry))
+            elif pod is not None and not pod.is_terminal:
                 grant = self._grant(entry.envs.get(ENV_GRANT_ID), pod, entry.container_name, slots)
                 owners += self._owner(pod, entry.container_name, grant)
         return tuple(owners)
+
+    def _remembered(self, entry: CheckpointEntry) -> Owner:
+        """The owner by the kubelet's and our own record alone; raises where they do not agree."""
+        key = (entry.pod_uid, entry.container_name)
+        grant_id = entry.envs.get(ENV_GRANT_ID)
+        grant = (
+            self.journal.by_id(grant_id) if grant_id is not None else self.journal.by_container(key)
+        )
+        if grant is None or grant.key != key or set(grant.slot_ids) != set(entry.slot_ids):
+            raise KubeletError(
+                f"what was decided for container {entry.container_name!r} of the pod with UID "
+                f"{entry.pod_uid} is not known, for the API server did not tell of this node's "
+                f"pods: {self.pods.refresh_failure}",
+                hint="the kubelet tries again, and the container starts once the API server answers",
+            )
+        return Owner(
+            pod_uid=grant.pod_uid,
+            namespace=grant.namespace,
+            pod_name=grant.pod_name,
+            container_name=grant.container_name,
+            grant_id=grant.grant_id,
+            shares=grant.shares,
+            priority=grant.priority,
+        )
 
     async def _from_pod_resources(self, slots: frozenset[str]) -> tuple[Owner, ...]:
         try:

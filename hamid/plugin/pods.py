@@ -41,12 +41,18 @@ class NodePods:
     Args:
         resource_name: the resource that the kubelet counts slots of.
         refresh_deadline_s: for a direct list: the kubelet waits meanwhile.
+
+    Attributes:
+        is_listed: whether the pods were listed once, so that one that is not here is not there.
+        refresh_failure: why the latest direct list failed; None if it did not.
     """
 
     node_name: str
     resource_name: str
     kube: KubePort
     refresh_deadline_s: float = 1.0
+    is_listed: bool = False
+    refresh_failure: str | None = None
     _by_uid: dict[str, PodOnNode] = field(default_factory=dict)
     _deleted: deque[str] = field(default_factory=lambda: deque(maxlen=_DELETED_KEPT))
 
@@ -56,6 +62,7 @@ class NodePods:
         self._by_uid = {}
         for pod in objects:
             self.keep(pod)
+        self.is_listed = True
 
     def apply(self, event: WatchEvent) -> None:
         """Take one event of the watch."""
@@ -87,8 +94,11 @@ class NodePods:
                     PODS, field_selector=f"spec.nodeName={self.node_name}"
                 )
         except (KubeError, TimeoutError) as error:
-            log.warning("pods not refreshed", error=repr(error))
+            too_late = f"no answer in {self.refresh_deadline_s:g} s"
+            self.refresh_failure = error.message if isinstance(error, KubeError) else too_late
+            log.warning("pods not refreshed", error=self.refresh_failure)
             return
+        self.refresh_failure, self.is_listed = None, True
         for pod in listed.items:
             if pod["metadata"]["uid"] not in self._by_uid:
                 self.keep(pod)

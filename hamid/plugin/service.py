@@ -89,11 +89,7 @@ class DevicePlugin:
                 len(slot_ids), slot_ids=slot_ids
             )
             if match is None:
-                raise KubeletError(
-                    f"no pod of this node waits for {len(slot_ids)} slots of the resource",
-                    hint="the pod may have been deleted meanwhile; if not, it was not placed by "
-                    "hamid's scheduler: leave spec.nodeName empty and set its schedulerName",
-                )
+                raise self._no_match(len(slot_ids))
             served = self.journal.by_container(match.key)
             if served is not None:
                 log.info("grant repeated", pod=served.pod_key, container=served.container_name)
@@ -112,6 +108,25 @@ class DevicePlugin:
                 self.metrics.unsteered.inc()
                 log.info("slots differ from decided cards", pod=grant.pod_key, slot_ids=slot_ids)
             return await self._grant(grant)
+
+    def _no_match(self, count: int) -> KubeletError:
+        """Why nothing can be granted: nobody waits, or who waits cannot be known now.
+
+        The kubelet admits no other pod while we look, not even those that would make the API
+        server reachable again. So it is told soon, though its pod fails for good.
+        """
+        if self.pods.refresh_failure is not None:
+            return KubeletError(
+                f"which pod waits for {count} slots of the resource is not known, for the API "
+                f"server did not tell: {self.pods.refresh_failure}",
+                hint="the pod's controller makes a new one, a pod without must be created anew; "
+                "look whether hamid's daemon on this node reaches the API server",
+            )
+        return KubeletError(
+            f"no pod of this node waits for {count} slots of the resource",
+            hint="the pod may have been deleted meanwhile; if not, it was not placed by "
+            "hamid's scheduler: leave spec.nodeName empty and set its schedulerName",
+        )
 
     async def pre_start(self, slot_ids: tuple[str, ...]) -> None:
         """Make the grants for these slots final, for the owners that the kubelet has on record."""

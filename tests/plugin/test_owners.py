@@ -3,7 +3,7 @@ import pytest
 from hamid.codec.allocation_record import encode_allocation
 from hamid.errors import KubeletError
 from hamid.hooks.abi.contract import ENV_GRANT_ID
-from hamid.kube.fake import FakeKube
+from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import PODS
 from hamid.kubelet.errors import CheckpointUnreadable, SocketGone
 from hamid.kubelet.port import CheckpointEntry, ContainerDevices, PodDevices
@@ -227,3 +227,42 @@ async def test_a_pod_whose_allocation_cannot_be_read_says_why_it_does_not_start(
     with pytest.raises(KubeletError) as caught:
         await world.owner()
     assert "cannot be read" in caught.value.hint
+
+
+def cut_off(world):
+    """No API server answers from now on."""
+    world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="list", code=503, times=None))
+
+
+async def test_what_kubelet_and_journal_agree_on_needs_no_api_server(world):
+    await world.owners.journal.write(make_grant("g1", make_share(memory_mib=7), slot_ids=(SLOT,)))
+    world.owners.checkpoint.entries = [entry()]
+    cut_off(world)
+
+    assert await world.owner() == [("pod-1", "train", "g1", 7)]
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        pytest.param(entry("pod-2"), id="the grant was guessed for another pod"),
+        pytest.param(entry(grant_id="g2"), id="the grant is not in the journal"),
+        pytest.param(entry("pod-2", grant_id=None), id="no grant is known for the container"),
+    ],
+)
+async def test_what_was_decided_cannot_be_known_without_the_api_server(world, recorded):
+    await world.owners.journal.write(make_grant("g1", slot_ids=(SLOT,)))
+    world.owners.checkpoint.entries = [recorded]
+    cut_off(world)
+
+    with pytest.raises(KubeletError, match="tries again, and the container starts once"):
+        await world.owner()
+
+
+async def test_a_pod_that_is_gone_owns_nothing_though_it_is_in_both_records(world):
+    await world.owners.journal.write(make_grant("g1", slot_ids=(SLOT,)))
+    world.owners.checkpoint.entries = [entry()]
+    world.owners.pods.replace(())
+
+    with pytest.raises(KubeletError, match="nobody is on record"):
+        await world.owner()

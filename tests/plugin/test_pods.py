@@ -197,3 +197,17 @@ async def test_an_api_server_that_hangs_is_not_waited_for_long(looptime):
 
     assert await pods.find("uid-unknown") is None
     assert looptime <= 1.1
+
+
+async def test_whether_the_pods_were_listed_is_known():
+    kube = FakeKube()
+    kube.faults.add(Fault(kind=FaultKind.STATUS, verb="list", code=503))
+    pods = node_pods(kube)
+
+    await pods.refresh()
+    assert not pods.is_listed
+    assert pods.refresh_failure == "told to fail"
+
+    await pods.refresh()
+    assert pods.is_listed
+    assert pods.refresh_failure is None
