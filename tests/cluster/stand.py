@@ -98,8 +98,16 @@ class Stand:
         """The daemon's state directory on node-1."""
         return self.root / "state"
 
-    def add_daemon(self, name: str, node_name: str, *, number: int, has_plugin: bool) -> Daemon:
-        """A daemon for a node; it is not started yet."""
+    def add_daemon(
+        self,
+        name: str,
+        node_name: str,
+        *,
+        number: int,
+        has_plugin: bool,
+        settings: dict[str, Any] | None = None,
+    ) -> Daemon:
+        """A daemon for a node, with settings of its own if need be; it is not started yet."""
         config = chart_config()
         node = self.cluster.node(1)
         address = bridge_address(self.cluster)
@@ -133,7 +141,7 @@ class Stand:
             "lease": {"lease_duration_s": 5.0, "renew_deadline_s": 3.0, "retry_period_s": 1.0},
         }
         path = self.root / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(merged(config, overlay)))
+        path.write_text(yaml.safe_dump(merged(merged(config, overlay), settings or {})))
         daemon = Daemon(
             name=name,
             config=path,
@@ -203,7 +211,12 @@ class Stand:
 
 @contextmanager
 def stand(
-    cluster: Cluster, root: Path, *, cards: str = "A100-40GB", count: int = 2
+    cluster: Cluster,
+    root: Path,
+    *,
+    cards: str = "A100-40GB",
+    count: int = 2,
+    settings: dict[str, Any] | None = None,
 ) -> Iterator[Stand]:
     """hamid installed on the cluster, its daemon on node-1 leading and registered."""
     helm()  # or the reason why there is none
@@ -213,7 +226,7 @@ def stand(
         made = Stand(cluster=cluster, root=root, webhook=webhook, extender=extender)
         try:
             install(made)
-            first = made.add_daemon("first", "node-1", number=1, has_plugin=True)
+            first = made.add_daemon("first", "node-1", number=1, has_plugin=True, settings=settings)
             webhook.target = (address, 20444)
             first.start()
             made.wait_for_leader()
@@ -225,12 +238,14 @@ def stand(
             for daemon in made.daemons.values():
                 daemon.stop()
             run_release(cluster, "uninstall", "--wait")
-            cluster.try_kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+            cluster.try_kubectl("delete", "namespace", NAMESPACE, "--wait=true")
 
 
 def install(made: Stand) -> None:
     """The chart, with everything but the pods that its images would run."""
     cluster = made.cluster
+    # Another module's may still be on its way out.
+    cluster.try_kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
     cluster.kubectl("label", "node", "node-1", f"{LEADER_LABEL}=true", "--overwrite")
     run_release(cluster, "install", "--create-namespace")
     cluster.kubectl("delete", "daemonset", "hamid", "-n", NAMESPACE)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 
-from hamid.plugin.journal import decode_grant
-from tests.cluster.harness import GLIBC
-from tests.cluster.stand import SIM, stand
+from tests.cluster.stand import stand
+from tests.cluster.tenants import (
+    container,
+    grants,
+    pod,
+    results,
+    running,
+    totals_mib,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from tests.cluster.harness import Cluster
     from tests.cluster.stand import Stand
-
-MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -32,58 +35,6 @@ def hamid(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 def _clean(hamid: Stand) -> Iterator[None]:
     yield
     hamid.cluster.kubectl("delete", "deployments,pods,secrets", "--all", "--wait=true")
-
-
-def container(
-    name: str, limits: Mapping[str, str], *arguments: str, env: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """A container that runs the tenant program, or sleeps."""
-    variables = {"LD_LIBRARY_PATH": SIM, **(env or {})}
-    return {
-        "name": name,
-        "image": GLIBC,
-        "imagePullPolicy": "Never",
-        "command": [f"{SIM}/alloc_mib", *arguments] if arguments else ["sleep", "1000"],
-        "env": [{"name": key, "value": value} for key, value in variables.items()],
-        "resources": {"limits": {f"nvidia.com/{key}": value for key, value in limits.items()}},
-        "volumeMounts": [{"name": "sim", "mountPath": SIM}],
-    }
-
-
-def pod(name: str, sim: Path, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A pod that does not restart, with the simulated driver mounted."""
-    volumes = [{"name": "sim", "hostPath": {"path": str(sim)}}, *spec.pop("volumes", [])]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "volumes": volumes,
-            "containers": list(containers),
-            **spec,
-        },
-    }
-
-
-def said(hamid: Stand, name: str, container_name: str) -> list[dict[str, Any]]:
-    """What the tenant program printed."""
-    lines = hamid.cluster.kubectl("logs", name, "-c", container_name).splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{")]
-
-
-def results(hamid: Stand, name: str, container_name: str) -> list[tuple[int, str]]:
-    """MiB asked for and what came of it."""
-    lines = said(hamid, name, container_name)
-    return [(line["mib"], line["result"]) for line in lines if line["call"] == "cuMemAlloc"]
-
-
-def totals_mib(hamid: Stand, name: str, container_name: str) -> dict[str, int]:
-    """What each way of asking says the card's memory is."""
-    lines = said(hamid, name, container_name)
-    found = {line["call"]: line["total_bytes"] // MIB for line in lines if "total_bytes" in line}
-    return found | {line["call"]: line["total_mib"] for line in lines if "total_mib" in line}
 
 
 def test_a_slice_holds_in_its_container(hamid: Stand) -> None:
@@ -283,11 +234,3 @@ def test_an_amount_that_cannot_be_meant_is_refused_in_words(hamid: Stand) -> Non
     assert "main" in done.stderr
     assert "nvidia.com/gpumem" in done.stderr
     assert "3Ki" in done.stderr
-
-
-def running(pods: Mapping[str, Any]) -> int:
-    return sum(p["status"].get("phase") == "Running" for p in pods.values())
-
-
-def grants(hamid: Stand) -> list[Any]:
-    return [decode_grant(path.read_bytes()) for path in (hamid.state / "journal").glob("*.json")]
