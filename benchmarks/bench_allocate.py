@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.report import Stopwatch, asked, emit, say
 from benchmarks.scenarios import NAMESPACE, RESOURCE
-from benchmarks.stand import BenchmarkFailed, stand
+from benchmarks.stand import BenchmarkFailed, fake_pod, stand
+from hamid.aiokit.services import Background
 from hamid.aiokit.ticker import every
 from hamid.kube.port import PODS
-from hamid.kubelet.fake import FakeFeatures, GetSupport
+from hamid.kubelet.fake import FakeFeatures, GetSupport, Phase
 
 if TYPE_CHECKING:
     from benchmarks.scenarios import BoundPod
@@ -67,6 +68,26 @@ async def main(size: Size) -> None:
                     case = f"{name}/{waiting}-waiting/{how}"
                     emit(BENCH, case, unit="ms", samples=watch.take(call))
                 await queue.clear()
+            await _start_at_once(made, watch, max(size.waiting))
+            case = f"pre-start/{max(size.waiting)}-at-once/{how}"
+            emit(BENCH, case, unit="ms", samples=watch.take("PreStartContainer"))
+
+
+async def _start_at_once(made: Stand, watch: Stopwatch, count: int) -> None:
+    """Admit pods, one after another as ever, then start all their containers in one moment."""
+    pods = [await made.bind(f"train-{number}", card=number) for number in range(count)]
+    for pod in pods:
+        await made.kubelet.admit(fake_pod(pod))
+    watch.taken_ms.clear()
+    async with Background() as background:
+        starts = [background.start(_start(made, pod), name=f"start-{pod.name}") for pod in pods]
+        await asyncio.wait(starts)
+
+
+async def _start(made: Stand, pod: BoundPod) -> None:
+    status = await made.kubelet.start_pod(pod.uid)
+    if status.phase is not Phase.RUNNING:
+        raise BenchmarkFailed(f"pod {pod.name} does not run: {status}")
 
 
 class _Queue:

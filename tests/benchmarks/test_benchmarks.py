@@ -34,7 +34,9 @@ def lines_of(name: str) -> list[dict[str, object]]:
     ("name", "cases"),
     [
         ("footprint", {"rss_mib", "cpu_percent", "rss_mib/follower", "cpu_percent/follower"}),
-        ("allocate", {"allocate/1-waiting/pods-api", "pre-start/2-waiting/list-only"}),
+        ("allocate", {"allocate/1-waiting/pods-api", "pre-start/2-at-once/list-only"}),
+        ("codec", {"node/decode/8-cards", "record/encode"}),
+        ("extender", {"filter/2-nodes", "prioritize/2-nodes"}),
         ("bind", {"calls_per_pod", "calls_per_pod/create-pods/binding", "idle_calls_per_s"}),
     ],
 )
