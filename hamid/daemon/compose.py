@@ -2,8 +2,11 @@
 
 Start order, by nesting, so that the stop order is its reverse:
 
-    API client → web server (alive, not ready) → device plugin (books read, then the kubelet is
-    told) → lease elector → leader-only work
+    API client → web server (alive, not ready) → device plugin (books and cards read, then the
+    kubelet is told) → certificates → lease elector → leader-only work
+
+Nothing up to the certificates waits for the API server: where it is away, the node's cards are
+registered with the kubelet all the same, and the rest begins when it is back.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,21 +23,19 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from hamid.aiokit.services import running
-from hamid.aiokit.ticker import every
 from hamid.codec.endpoints import ServerAddress
 from hamid.daemon.conditions import Conditions
 from hamid.daemon.debug import DebugPages
+from hamid.daemon.driver import open_driver
 from hamid.daemon.features import discover
+from hamid.daemon.patience import until_answered
 from hamid.daemon.plugin_role import PluginPorts, RoleMetrics, plugin_role
 from hamid.daemon.scheduler_role import SchedulerPorts, SchedulerRole
 from hamid.daemon.settings import Switch
-from hamid.errors import NvmlError
 from hamid.kube.client import KubeClient
 from hamid.kube.port import NODES
 from hamid.kube.watch import WatchMetrics
 from hamid.kubelet.metrics import KubeletMetrics
-from hamid.nvml.client import NvmlClient
-from hamid.nvml.errors import DriverUnavailable
 from hamid.plugin.exporter import NodeCollector
 from hamid.plugin.metrics import PluginMetrics
 from hamid.sched.certificates import CertificateKeeper, CertificateReader
@@ -45,7 +46,6 @@ from hamid.web.server import WebServer, WebSite
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from hamid.daemon.plugin_role import PluginRole
     from hamid.daemon.settings import Settings
@@ -83,11 +83,10 @@ async def daemon(settings: Settings, *, clocks: Clocks | None = None) -> AsyncIt
     PlatformCollector(registry=registry)
     async with AsyncExitStack() as stack:
         kube = await stack.enter_async_context(KubeClient.open(settings.kube, registry=registry))
-        settings = await _with_candidacy(settings, kube)
         parts = _Parts.of(settings, kube, registry, clocks)
         scheduler = parts.scheduler()
         web = await parts.open_web(stack, scheduler)
-        nvml = await _open_nvml(stack, settings)
+        nvml = await open_driver(stack, settings)
         plugin = await parts.open_plugin(stack, nvml) if nvml is not None else None
         if scheduler is not None:
             await parts.open_scheduler(stack, scheduler, web.ports.get()["extender"])
@@ -195,10 +194,12 @@ class _Parts:
     async def open_scheduler(self, stack: AsyncExitStack, role: SchedulerRole, port: int) -> None:
         """Certificates read, then election, then the leader's work.
 
-        `port` is where the extender listens.
+        Args:
+            stack: what ends all of it.
+            role: the scheduler role, not yet running.
+            port: where the extender listens.
         """
         own = self.settings
-        await discover(self.kube)
         reader = CertificateReader(
             kube=self.kube,
             settings=own.certificates,
@@ -212,6 +213,7 @@ class _Parts:
             node_name=own.identity.node_name,
         )
         await stack.enter_async_context(running(reader))
+        await until_answered(lambda: self._look_around(role), what="election of a leader")
         await stack.enter_async_context(
             role.running(
                 lambda: CertificateKeeper(
@@ -228,6 +230,12 @@ class _Parts:
                 ),
             )
         )
+
+    async def _look_around(self, role: SchedulerRole) -> None:
+        """Find out what must be known before this replica takes part in the election."""
+        if not await may_lead(self.settings, self.kube):
+            role.only_follow()
+        await discover(self.kube)
 
     def _has_certificates(self) -> tuple[bool, str]:
         is_loaded = self.webhook_tls.is_loaded
@@ -258,52 +266,13 @@ class _Parts:
         return (status, webhook, extender)
 
 
-async def _with_candidacy(settings: Settings, kube: KubePort) -> Settings:
-    """The settings with `lease.can_lead` off where this node's replica may not lead."""
+async def may_lead(settings: Settings, kube: KubePort) -> bool:
+    """Whether the replica of this node may lead at all."""
     wanted = settings.leader_nodes
-    if not wanted.label or not settings.lease.can_lead:
-        return settings
+    if not settings.lease.can_lead:
+        return False
+    if not wanted.label:
+        return True
     node = await kube.get(NODES, settings.identity.node_name)
     labels = node["metadata"].get("labels") or {}
-    can_lead = labels.get(wanted.label) == wanted.value
-    return replace(settings, lease=replace(settings.lease, can_lead=can_lead))
-
-
-async def _open_nvml(stack: AsyncExitStack, settings: Settings) -> NvmlPort | None:
-    """The driver, or None where this node has no device plugin to run."""
-    if settings.roles.plugin is Switch.NEVER:
-        return None
-    try:
-        nvml = await stack.enter_async_context(
-            NvmlClient.open(library_path=settings.nvml.library, host_root=settings.nvml.host_root)
-        )
-    except NvmlError as error:
-        if settings.roles.plugin is Switch.ALWAYS:
-            raise
-        log.info("no device plugin here", reason=error.message)
-        driver = settings.nvml.host_root / "proc/driver/nvidia/version"
-        await stack.enter_async_context(running(DriverWatch(path=driver)))
-        return None
-    if not await nvml.list_devices() and settings.roles.plugin is Switch.AUTO:
-        log.info("no device plugin here", reason="the driver lists no card")
-        return None
-    return nvml
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverWatch:
-    """Ends the process when a driver appears on a node that had none; a service."""
-
-    path: Path
-    interval_s: float = 30.0
-    name: str = "driver-watch"
-
-    async def run(self) -> None:
-        """Look until cancelled."""
-        had_driver = self.path.exists()
-        async for _ in every(self.interval_s):
-            if not had_driver and self.path.exists():
-                raise DriverUnavailable(
-                    "a driver appeared on this node",
-                    hint="the daemon starts again and finds it",
-                )
+    return labels.get(wanted.label) == wanted.value

@@ -1,21 +1,34 @@
-"""What this cluster lacks of what hamid would use, found out once, and what that costs."""
+"""What this cluster lacks of what hamid would use, found out at start, and what that costs.
+
+Each lack is said once. The API server's is asked for before the election, the kubelet's of this node
+after it has registered us.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from hamid.kube.port import ENDPOINT_SLICES, VALIDATING_POLICIES, ServerVersion
+from hamid.daemon.patience import until_answered
+from hamid.errors import KubeletError
+from hamid.kube.port import ENDPOINT_SLICES, NODES, VALIDATING_POLICIES, ServerVersion
+from hamid.plugin.settings import GrantMode
 
 if TYPE_CHECKING:
+    from hamid.aiokit.latest import Latest
     from hamid.kube.port import KubePort
+    from hamid.kubelet.registration import Registration
+    from hamid.plugin.admission_view import AdmissionView
 
 log = structlog.get_logger(__name__)
 
-OLDEST = ServerVersion(major=1, minor=20)
-MATCH_CONDITIONS_SINCE = ServerVersion(major=1, minor=28)
+OLDEST: Final = ServerVersion(major=1, minor=20)
+MATCH_CONDITIONS_SINCE: Final = ServerVersion(major=1, minor=28)
+CDI_DEVICES_SINCE: Final = ServerVersion(major=1, minor=29)
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +63,106 @@ class ClusterFeatures:
         if not self.has_endpoint_slices:
             missing.append("there is no EndpointSlice v1: the leader publishes Endpoints instead")
         return tuple(missing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletFeatures:
+    """What the kubelet of this node has.
+
+    Attributes:
+        version: None where the API server does not tell.
+    """
+
+    version: ServerVersion | None
+    has_pod_resources: bool
+    has_pod_resources_get: bool
+    has_pods_api: bool
+
+    def lacks(self, grant_mode: GrantMode) -> tuple[str, ...]:
+        """What is missed, each with what it costs, in words."""
+        missing = []
+        if not self.has_pod_resources:
+            missing.append(
+                "the kubelet's pod resources do not answer: of several pods that wait for slots, the "
+                "oldest is guessed, and a wrong guess is found out when its container starts"
+            )
+        elif not self.has_pod_resources_get:
+            missing.append(
+                "pod resources have no Get (on since 1.34): all pods of the node are listed where "
+                "the kubelet is asked about one"
+            )
+        if not self.has_pods_api:
+            missing.append(
+                "there is no Pods API (on since 1.37): the kubelet tells pods apart by name only, so "
+                "one of the same name as its predecessor is known for sure when its container starts"
+            )
+        if grant_mode is GrantMode.CDI and self.version and self.version < CDI_DEVICES_SINCE:
+            missing.append(
+                f"the kubelet {self.version} drops CDI names (on since {CDI_DEVICES_SINCE}): "
+                "containers get neither device nor limits; set plugin.grant_mode to env"
+            )
+        return tuple(missing)
+
+
+@dataclass(slots=True, kw_only=True)
+class KubeletProbe:
+    """Looks what the kubelet has, each time it has registered us: it may be a newer one; a service."""
+
+    registration: Latest[Registration]
+    view: AdmissionView
+    kube: KubePort
+    node_name: str
+    grant_mode: GrantMode
+    name: str = "kubelet-probe"
+    _said: set[str] = field(default_factory=set)
+    _looked_count: int = 0
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        async for registration in self.registration.changes():
+            if registration.is_registered and registration.registered_count > self._looked_count:
+                self._looked_count = registration.registered_count
+                await self.step()
+
+    async def step(self) -> None:
+        """Look once, and say what was not said before."""
+        has_pod_resources = await self._has_pod_resources()
+        features = KubeletFeatures(
+            version=await until_answered(self._version, what="the kubelet's version"),
+            has_pod_resources=has_pod_resources,
+            has_pod_resources_get=self.view.pod_resources.can_get,
+            has_pods_api=await self._has_pods_api(),
+        )
+        for missing in features.lacks(self.grant_mode):
+            if missing not in self._said:
+                log.info("kubelet lacks a feature", version=str(features.version), cost=missing)
+            self._said.add(missing)
+
+    async def _has_pod_resources(self) -> bool:
+        try:
+            # No such pod; that it is asked for by name shows whether Get is served.
+            await self.view.pod_resources.get("default", "hamid-kubelet-probe")
+        except KubeletError as error:
+            log.debug("pod resources not probed", error=repr(error))
+            return False
+        return True
+
+    async def _has_pods_api(self) -> bool:
+        try:
+            await self.view.pods_api.list_pods()
+        except KubeletError as error:
+            log.debug("pods api not probed", error=repr(error))
+            return False
+        return True
+
+    async def _version(self) -> ServerVersion | None:
+        node = await self.kube.get(NODES, self.node_name)
+        info = (node.get("status") or {}).get("nodeInfo") or {}
+        found = _VERSION.match(info.get("kubeletVersion") or "")
+        if found is None:
+            return None
+        major, minor, patch = map(int, found.groups())
+        return ServerVersion(major=major, minor=minor, patch=patch)
 
 
 async def discover(kube: KubePort) -> ClusterFeatures:

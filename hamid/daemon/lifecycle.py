@@ -74,6 +74,8 @@ def cancelled_by_signals() -> Iterator[None]:
         log.info("stopping", signal=number.name)
         for each in signals:
             loop.remove_signal_handler(each)
+            # Not Python's own for SIGINT: KeyboardInterrupt waits for threads.
+            signal.signal(each, signal.SIG_DFL)
         if task is not None:
             task.cancel()
 

@@ -10,6 +10,7 @@ from hamid.aiokit.backoff import Backoff
 from hamid.aiokit.blocking import OneThread
 from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
+from hamid.daemon.features import KubeletProbe
 from hamid.hooks.install import install_library
 from hamid.hooks.monitor import UsageMonitor
 from hamid.kube.port import PODS
@@ -137,19 +138,18 @@ class PluginPorts:
 async def plugin_role(settings: Settings, ports: PluginPorts) -> AsyncIterator[PluginRole]:
     """Run the role for as long as the block lasts.
 
-    The journal is read, the library in place and this node's pods listed before the kubelet hears
-    of us: what it asks first can be answered.
+    Before the kubelet hears of us, the journal is read, the library is in place and the driver has
+    told of its cards. The API server is not waited for: pods that run already need the cards known
+    to the kubelet, and start again by kubelet and journal alone. A pod that neither knows is listed
+    when the kubelet asks for it; while that cannot be, it is refused, and told why.
     """
     thread = OneThread(name="plugin-files")
     try:
         role = await _assemble(settings, ports, thread)
         deriver = _deriver(settings, role)
         async with running(deriver, *_first_services(settings, ports, role)):
-            await role.pods_synced.wait_for(bool)
             await wait_for_inventory(deriver)
-            async with running(
-                role.registrar, role.reconciler, *_later_services(settings, ports, role)
-            ):
+            async with running(role.registrar, *_later_services(settings, ports, role)):
                 yield role
     finally:
         thread.close()
@@ -265,4 +265,32 @@ def _later_services(
         thread=role.plugin.files.thread,
         interval_s=settings.hooks.usage_interval_s,
     )
-    return (publisher, monitor)
+    probe = KubeletProbe(
+        registration=role.registrar.registration,
+        view=role.plugin.view,
+        kube=ports.kube,
+        node_name=settings.identity.node_name,
+        grant_mode=settings.plugin.grant_mode,
+    )
+    return (publisher, monitor, probe, OnceListed(service=role.reconciler, synced=role.pods_synced))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnceListed:
+    """Runs a service once this node's pods are known; a service, of the same name.
+
+    Before, every pod would look deleted, and what it holds free.
+    """
+
+    service: Service
+    synced: Latest[bool]
+
+    @property
+    def name(self) -> str:
+        """The name of what is run."""
+        return self.service.name
+
+    async def run(self) -> None:
+        """Wait, then run until cancelled."""
+        await self.synced.wait_for(bool)
+        await self.service.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hamid.aiokit.services import running
@@ -104,6 +104,10 @@ class SchedulerRole:
             extender=extender,
             admission=Admission(metrics=AdmissionMetrics(registry), rules=rules),
         )
+
+    def only_follow(self) -> None:
+        """Take no part in the election: the replica of this node may not lead."""
+        self.elector.settings = replace(self.elector.settings, can_lead=False)
 
     def webhook_routes(self) -> Sequence[AbstractRouteDef]:
         """What the API server calls."""

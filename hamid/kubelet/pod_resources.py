@@ -66,7 +66,7 @@ class PodResourcesClient:
                 return await self._get(namespace, name)
             except NotServed:
                 self._can_get = False
-                log.info("pod resources lack get", cost="each look-up lists all pods of the node")
+                log.debug("pod resources lack get")
         pods = await self.list()
         return next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
 

@@ -46,7 +46,7 @@ class PodsApiClient:
             response = await self._client.call("list the kubelet's pods", _list_pods)
         except NotServed:
             self._is_refused = True
-            log.info("pods api not served", socket=str(self._client.path))
+            log.debug("pods api not served", socket=str(self._client.path))
             raise
         return tuple(decode_pod(payload) for payload in response.pods)
 

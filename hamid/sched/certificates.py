@@ -46,6 +46,11 @@ GRACE_RELOADS = 2
 """So many reload periods all replicas get to learn of a new client authority."""
 
 
+FIRST_READ_PATIENCE = 6
+"""So many times a new replica looks for a certificate before it says that something is wrong: for
+about half a minute. On a new cluster, the leader has to be found and to make it first."""
+
+
 @dataclass(slots=True)
 class Trouble:
     """Says when something begins to fail, and when it works again; and how long to wait.
@@ -59,10 +64,17 @@ class Trouble:
     backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, max_s=30.0))
     is_on: bool = False
 
-    def begin(self, error: HamidError) -> float:
-        """Note a failure; returns how long to wait before the next try."""
-        if not self.is_on:
+    def begin(self, error: HamidError, *, patience: int = 0) -> float:
+        """Note a failure; returns how long to wait before the next try.
+
+        Args:
+            error: what failed.
+            patience: so many failures are to be expected: before, nobody has to act.
+        """
+        if self.backoff.failures == patience:
             log.warning(self.began, error=error.message, hint=error.hint)
+        elif not self.is_on:
+            log.info(self.began, error=error.message)
         self.is_on = True
         return self.backoff.next_delay_s()
 
@@ -249,8 +261,10 @@ class CertificateReader:
             secret = await self.kube.get(SECRETS, settings.tls_secret, namespace=settings.namespace)
             self._load(tls.decode_state(decode_secret(secret)))
         except (KubeError, WireError, CertificateError) as error:
-            delay_s = self._trouble.begin(error)
-            return delay_s if not self._is_serving() else settings.reload_s
+            if self._is_serving():
+                self._trouble.begin(error)
+                return settings.reload_s
+            return self._trouble.begin(error, patience=FIRST_READ_PATIENCE)
         self._trouble.end()
         return settings.reload_s * self.rng.uniform(0.75, 1.0)
 

@@ -301,6 +301,16 @@ async def test_until_there_is_something_to_serve_with_a_replica_looks_often(kube
     assert events.count("certificate read again") == 1
 
 
+async def test_a_certificate_that_is_not_made_yet_is_a_warning_only_when_it_lasts(kube, logs):
+    reader = make_reader(kube, ServerTls())
+
+    for _ in range(20):
+        await reader.step()
+
+    told = [entry["log_level"] for entry in logs if entry["event"] == "certificate not read"]
+    assert told == ["info", "warning"]
+
+
 async def test_a_replica_that_serves_already_takes_a_failure_calmly(kube, keeper):
     reader = make_reader(kube, ServerTls())
     await keeper.step()
