@@ -4,16 +4,26 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "sys.h"
 
 struct process_stat {
 	char state;
 	uint64_t thread_count;
 	uint64_t start_time_ticks;
 };
+
+/* The C library's would bring in a version that older ones lack. */
+static uint64_t parse_number(const char *at)
+{
+	uint64_t number = 0;
+	for (; *at >= '0' && *at <= '9'; at++)
+		number = number * 10 + (uint64_t)(*at - '0');
+	return number;
+}
 
 /* Fields 3, 20 and 22 of /proc/<pid>/stat; the name in field 2 may hold anything, ')' included. */
 static bool parse_stat(char *text, struct process_stat *ret_stat)
@@ -25,13 +35,13 @@ static bool parse_stat(char *text, struct process_stat *ret_stat)
 	ret_stat->state = *at;
 	for (int field = 3; field < 22; field++) {
 		if (field == 20)
-			ret_stat->thread_count = strtoull(at, NULL, 10);
+			ret_stat->thread_count = parse_number(at);
 		at = strchr(at, ' ');
 		if (!at)
 			return false;
 		at++;
 	}
-	ret_stat->start_time_ticks = strtoull(at, NULL, 10);
+	ret_stat->start_time_ticks = parse_number(at);
 	return true;
 }
 
@@ -57,7 +67,7 @@ struct process_identity liveness_self(void)
 	struct stat namespace;
 	if (read_stat(self.pid, &process))
 		self.start_time_ticks = process.start_time_ticks;
-	if (stat("/proc/self/ns/pid", &namespace) == 0)
+	if (sys_stat("/proc/self/ns/pid", &namespace) == 0)
 		self.pid_namespace = namespace.st_ino;
 	return self;
 }

@@ -18,6 +18,7 @@
 
 #include "hamid_paths.h"
 #include "log.h"
+#include "sys.h"
 
 enum place { PLACE_UNKNOWN, PLACE_OUTSIDE, PLACE_CONTAINER };
 
@@ -78,7 +79,7 @@ static bool read_limits(const char *path)
 		refuse(path, strerror(errno));
 		return false;
 	}
-	ssize_t length = fstat(fd, &seen) < 0 ? -errno : read_page(fd, page, sizeof page);
+	ssize_t length = sys_fstat(fd, &seen) < 0 ? -errno : read_page(fd, page, sizeof page);
 	close(fd);
 	if (length < 0) {
 		refuse(path, strerror((int)-length));
@@ -100,7 +101,7 @@ static void refresh(void)
 	snprintf(path, sizeof path, "%s/%s", dir, HAMID_CONTROL_FILE);
 
 	struct stat now;
-	if (stat(path, &now) == 0) {
+	if (sys_stat(path, &now) == 0) {
 		is_missing_said = false;
 		if (!is_same_file(&now, &seen))
 			is_trusted = read_limits(path);
@@ -117,7 +118,7 @@ static void refresh(void)
 static enum place find_place(void)
 {
 	struct stat dir;
-	if (stat(pages_limits_dir(), &dir) == 0)
+	if (sys_stat(pages_limits_dir(), &dir) == 0)
 		return PLACE_CONTAINER;
 	return errno == ENOENT || errno == ENOTDIR ? PLACE_OUTSIDE : PLACE_CONTAINER;
 }

@@ -11,6 +11,9 @@ struct real_driver real;
 
 enum { NOT_LOADED, PUBLISHING, LOADED };
 
+/* Without this the compiler knows better than the loader whether it is there. */
+#pragma weak dlvsym
+
 static _Atomic int state[REAL_LIBRARIES];
 static _Atomic(real_dlsym_fn) found_dlsym;
 
@@ -41,6 +44,8 @@ real_dlsym_fn real_dlsym(void)
 	real_dlsym_fn found = atomic_load_explicit(&found_dlsym, memory_order_acquire);
 	if (found)
 		return found;
+	if (!dlvsym) /* see glibc_base.h: a program that can load nothing */
+		return NULL;
 	for (size_t i = 0; i < sizeof dlsym_versions / sizeof *dlsym_versions && !found; i++)
 		found = (real_dlsym_fn)dlvsym(RTLD_NEXT, "dlsym", dlsym_versions[i]);
 	if (found)
@@ -72,7 +77,9 @@ bool real_load(enum real_library library)
 	int saved_errno = errno;
 	real_dlsym_fn lookup = real_dlsym();
 	/* The reference is kept: the addresses must stay good for the life of the process. */
-	void *handle = lookup ? dlopen(sonames[library], RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	if (!lookup)
+		return false;
+	void *handle = dlopen(sonames[library], RTLD_LAZY | RTLD_NOLOAD);
 	if (handle) {
 		struct real_driver looked_up;
 		memset(&looked_up, 0, sizeof looked_up);

@@ -13,6 +13,7 @@
 
 #include "hamid_paths.h"
 #include "log.h"
+#include "sys.h"
 #include "pages.h"
 
 #define LOCK_WAIT_NS 1000000000l /* the longest anyone waits for the slow lock */
@@ -99,7 +100,7 @@ void usage_file_unlock_slow(void)
 static bool is_still_ours(void)
 {
 	struct stat now;
-	return page_fd >= 0 && fstat(page_fd, &now) == 0 && now.st_ino == page_stat.st_ino &&
+	return page_fd >= 0 && sys_fstat(page_fd, &now) == 0 && now.st_ino == page_stat.st_ino &&
 	       now.st_dev == page_stat.st_dev;
 }
 
@@ -132,7 +133,7 @@ int usage_file_open(bool may_create)
 	page_fd = fd < 0 ? -1 : fd;
 	if (fd < 0)
 		return fd;
-	if (fstat(page_fd, &page_stat) < 0 || !S_ISREG(page_stat.st_mode)) {
+	if (sys_fstat(page_fd, &page_stat) < 0 || !S_ISREG(page_stat.st_mode)) {
 		close(page_fd);
 		page_fd = -1;
 		return -EINVAL;
@@ -167,7 +168,7 @@ static int make_page(void)
 	const uint64_t magic = HAMID_USAGE_MAGIC;
 	struct stat now;
 	uint64_t found = 0;
-	if (fstat(page_fd, &now) < 0)
+	if (sys_fstat(page_fd, &now) < 0)
 		return -errno;
 	ssize_t length = pread(page_fd, &found, sizeof found, 0);
 	if (now.st_size > 0 && length == (ssize_t)sizeof found && found)
@@ -187,7 +188,7 @@ int usage_file_map(void)
 	if (r < 0)
 		return usage_file_refuse(strerror(-r));
 	struct stat now;
-	if (fstat(page_fd, &now) < 0 || (uint64_t)now.st_size != HAMID_USAGE_BYTES)
+	if (sys_fstat(page_fd, &now) < 0 || (uint64_t)now.st_size != HAMID_USAGE_BYTES)
 		return usage_file_refuse("it has the wrong size");
 	struct hamid_usage *page =
 		mmap(NULL, HAMID_USAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);

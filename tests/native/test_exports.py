@@ -70,3 +70,18 @@ def test_the_library_needs_the_c_library_only(native_build):
     needed = re.findall(r"NEEDED\s+(\S+)", headers)
 
     assert set(needed) <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+def test_the_library_asks_for_nothing_newer_than_glibc_2_17(native_build):
+    listing = subprocess.run(
+        ["objdump", "-T", str(native_build / "libhamid.so")],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+    asked = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", listing)}
+
+    assert asked
+    assert max(asked) <= (2, 17)
+    assert "GLIBC_PRIVATE" not in listing
