@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run native-library test test-fast test-python test-cluster cluster-build test-gpu check format native bench lock generate clean
+.PHONY: help setup run run-ready native-library test test-fast test-python test-cluster cluster-build test-gpu check format native bench lock generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,12 +19,22 @@ $(VENV)/.installed: requirements-dev.lock
 	touch $@
 
 PODS ?= $(sort $(wildcard examples/*.yaml))
-SIMULATE = $(BIN)/python -m hamid simulate $(addprefix --pods ,$(PODS)) $(addprefix --nodes ,$(NODES)) $(if $(ONCE),--once)
+SIMULATE = exec $(BIN)/python -m hamid simulate $(addprefix --pods ,$(PODS)) $(addprefix --nodes ,$(NODES)) $(if $(ONCE),--once)
 
-# What is built on the way goes to stderr: stdout is for the answer. Once: 3, some pods do not run.
-run: ## a cluster in one process: PODS="a.yaml b.yaml", NODES=nodes.yaml, ONCE=1 for JSON lines
+# Where make can load functions, the simulation takes its place, for the sake of exit codes.
+ifneq ($(and $(filter run,$(MAKECMDGOALS)),$(filter load,$(.FEATURES))),)
+-load build/run_in_place.so
+build/run_in_place.so: scripts/run_in_place.c
+	@mkdir -p $(@D) && $(CC) -O2 -Wall -Wextra -shared -fPIC -o $@ $< >&2
+endif
+IN_PLACE = $(and $(.LOADED),$(if $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),,yes))
+
+run: run-ready ## a cluster in one process: PODS="a.yaml b.yaml", NODES=nodes.yaml, ONCE=1 for JSON lines
+	@$(if $(IN_PLACE),$(run-in-place $(SIMULATE)),$(SIMULATE))
+
+# On stderr: stdout is for the answer.
+run-ready:
 	@$(MAKE) --no-print-directory -s setup native-library >&2
-	@$(SIMULATE)
 
 native-library:
 	$(MAKE) --no-print-directory -C native library

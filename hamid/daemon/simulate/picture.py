@@ -28,7 +28,7 @@ WIDE: Final = 100
 """From so many columns on, there are bars."""
 BARE_NODES_SHOWN: Final = 3
 LEAST_ROOM: Final = 4
-_FRAME_LINES: Final = 4  # head and rule of the table of cards, and two lines below all
+_FRAME_LINES: Final = 4  # head and rule of the table of cards, and the lines below all
 _COLOURS: Final = {PodState.PENDING: "yellow", PodState.REFUSED: "red"}
 
 
@@ -98,7 +98,7 @@ class Picture:
             bare_nodes=tuple(node.name for node in cluster.nodes if not node.cards),
             head=(
                 f"kubectl --kubeconfig {cluster.kubeconfig} get pods,nodes -A",
-                f"metrics {cluster.status_url}/metrics  debug {cluster.status_url}/debug/  (Ctrl-C ends)",
+                f"metrics {cluster.status_url}/metrics  debug {cluster.status_url}/debug/",
                 *(f"note: {note}" for note in notes),
             ),
         )
@@ -113,7 +113,9 @@ class Picture:
         taken = sum(len(console.render_lines(part)) for part in (*parts, *below))
         room = height - taken - _FRAME_LINES - len(self.bare_nodes[:BARE_NODES_SHOWN])
         is_wide = console.width >= WIDE
-        return Group(*parts, self._cards(max(room, LEAST_ROOM), is_wide=is_wide), *below)
+        cards = self._cards(max(room, LEAST_ROOM), is_wide=is_wide)
+        # A short last line: what the terminal echoes at Ctrl-C must not wrap.
+        return Group(*parts, cards, *below, Text("Ctrl-C ends", style="dim"))
 
     def _title(self) -> Text:
         said = ", ".join(
@@ -192,7 +194,8 @@ def _holders(card: CardRow, lines: int) -> Text:
         return Text("\n".join(map(str, card.holders)))
     shown = [str(holder) for holder in card.holders[: max(lines - 1, 0)]]
     rest = card.holders[len(shown) :]
-    shown.append(f"{len(rest)} slices, {sum(h.memory_mib for h in rest)} MiB")
+    more = "more slices" if shown else "slices"
+    shown.append(f"{len(rest)} {more}, {sum(h.memory_mib for h in rest)} MiB")
     return Text("\n".join(shown))
 
 

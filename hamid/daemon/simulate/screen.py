@@ -48,6 +48,10 @@ class Screen:
         """The service that shows this cluster here."""
         return Painter(screen=self, cluster=cluster, notes=notes)
 
+    def show_now(self, cluster: SimulatedCluster, *, notes: Sequence[str]) -> None:
+        """Show the cluster as it is at this moment."""
+        self.show(Picture.of(cluster, notes=notes))
+
     def show(self, picture: Picture) -> None:
         """Show this instead of what was shown."""
         if self.console.is_terminal:

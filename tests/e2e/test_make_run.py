@@ -1,0 +1,83 @@
+"""`make run`: its output and its exit codes are promised, and make alone would change both."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.simulate.manifests import container, pod, write
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_features():
+    if shutil.which("make") is None or shutil.which("cc") is None:
+        return ""
+    probe = ["make", "-f", "-", "features"]
+    text = "$(info $(.FEATURES))\nfeatures: ; @true\n"
+    return subprocess.run(
+        probe, input=text, capture_output=True, check=False, text=True, cwd=ROOT
+    ).stdout
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.native,
+    pytest.mark.skipif(
+        "load" not in make_features().split(),
+        reason="needs a C compiler, and a GNU make that loads functions",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("mem", "state", "code"),
+    [
+        pytest.param(3000, "running", 0, id="all run"),
+        pytest.param(90_000, "pending", 3, id="one does not"),
+    ],
+)
+def test_once_prints_lines_alone_and_passes_the_exit_code_on(tmp_path, mem, state, code):
+    pods = write(tmp_path / "pods.yaml", pod("a", container(gpu=1, mem=mem)))
+
+    done = subprocess.run(
+        ["make", "run", "ONCE=1", f"PODS={pods}", f"VENV={sys.prefix}"],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        timeout=100,
+    )
+
+    assert done.returncode == code, done.stderr
+    assert json.loads(done.stdout)["state"] == state
+
+
+def test_bad_input_is_2(tmp_path):
+    done = subprocess.run(
+        ["make", "run", "ONCE=1", f"PODS={tmp_path}/nothing.yaml", f"VENV={sys.prefix}"],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        timeout=100,
+    )
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"cannot read" in done.stderr
+
+
+def test_a_dry_run_runs_nothing(tmp_path):
+    done = subprocess.run(
+        ["make", "-n", "run", f"PODS={tmp_path}/nothing.yaml", f"VENV={sys.prefix}"],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        timeout=100,
+    )
+
+    assert done.returncode == 0
+    assert b"hamid simulate" in done.stdout
