@@ -15,7 +15,7 @@ from hamid.daemon.simulate.nodes import SimulatedNode
 from hamid.daemon.simulate.screen import Screen
 from hamid.kube.client import KubeClient
 from hamid.kube.errors import ApiError
-from hamid.kube.port import DEPLOYMENTS, NODES, PODS, PatchKind
+from hamid.kube.port import NODES, PODS, STATEFUL_SETS, PatchKind
 from hamid.kube.settings import KubeSettings
 from tests.daemon.simulate.manifests import container, pod, workload
 from tests.e2e.simulation import ONE_V100, apply, by_pod, simulation, state_of
@@ -48,7 +48,8 @@ async def test_the_examples_end_as_they_say(tmp_path):
     assert given(outcomes["half-a-card"]) == [(16384, 50)]
     assert given(outcomes["two-containers"], "embed") == [(2000, 20)]
     assert given(outcomes["two-containers"], "rank") == [(5000, 0)]
-    assert given(outcomes["inference-3"], "server") == [(8192, 25)]
+    replicas = [outcome for name, outcome in outcomes.items() if name.startswith("inference-")]
+    assert [given(replica, "server") for replica in replicas] == [[(8192, 25)]] * 4
     assert {part.model for part in outcomes["on-a100"].containers["main"]} == {
         "NVIDIA A100-SXM4-80GB"
     }
@@ -75,7 +76,12 @@ async def test_the_same_input_gives_the_same_answer_byte_for_byte(tmp_path):
 
 
 async def test_outcomes_come_in_the_order_of_the_manifests(tmp_path):
-    documents = [pod("z"), workload(replicas=2), pod("a", container(gpu=1, mem=-1)), pod("m")]
+    documents = [
+        pod("z"),
+        workload("StatefulSet", replicas=2),
+        pod("a", container(gpu=1, mem=-1)),
+        pod("m"),
+    ]
 
     async with simulation(tmp_path, *documents, nodes=ONE_V100) as cluster:
         outcomes = cluster.outcomes.look()
@@ -122,8 +128,9 @@ async def test_only_the_containers_that_ask_are_given_something(tmp_path):
     }
 
 
-async def test_a_refused_pod_of_a_deployment_shows_as_that_pod(tmp_path):
+async def test_a_refused_pod_of_a_workload_shows_as_that_pod(tmp_path):
     document = workload(
+        "StatefulSet",
         replicas=2,
         template={
             "spec": {
@@ -158,10 +165,10 @@ async def test_whoever_applies_scales_and_deletes_later_is_answered_live(tmp_pat
         simulation(tmp_path, nodes=ONE_V100) as cluster,
         KubeClient.open(KubeSettings(kubeconfig=cluster.kubeconfig)) as user,
     ):
-        await user.create(DEPLOYMENTS, workload(replicas=1), namespace="default")
+        await user.create(STATEFUL_SETS, workload("StatefulSet", replicas=1), namespace="default")
         await state_of(cluster, "web-0", "running")
         await user.patch(
-            DEPLOYMENTS,
+            STATEFUL_SETS,
             "web",
             {"spec": {"replicas": 2}},
             kind=PatchKind.MERGE,
@@ -170,7 +177,7 @@ async def test_whoever_applies_scales_and_deletes_later_is_answered_live(tmp_pat
         await state_of(cluster, "web-1", "running")
         with pytest.raises(ApiError, match="out of range"):
             await user.create(PODS, pod("odd", container(gpu=1, mem=-1)), namespace="default")
-        await user.delete(DEPLOYMENTS, "web", namespace="default")
+        await user.delete(STATEFUL_SETS, "web", namespace="default")
         await cluster.view.wait_until(lambda: not cluster.view.pods)
         nodes = (await user.list(NODES)).items
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
+import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -28,7 +29,7 @@ from hamid.daemon.simulate.extender_client import ExtenderClient
 from hamid.daemon.simulate.ground import LOOPBACK, port_or_any, short_directory
 from hamid.daemon.simulate.node import NodeParts, simulated_node
 from hamid.daemon.simulate.outcomes import Outcomes
-from hamid.daemon.simulate.roster import Roster
+from hamid.daemon.simulate.roster import Roster, pod_key
 from hamid.daemon.simulate.scheduler import SimulatedScheduler
 from hamid.daemon.simulate.view import ClusterView, TappedClient, with_patience
 from hamid.daemon.simulate.webhook import make_tls, webhook_configuration
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from hamid.daemon.simulate.node import NodeInSimulation
     from hamid.daemon.simulate.nodes import SimulatedNode
     from hamid.kube.port import JsonObject, KubePort
+
+log = structlog.get_logger(__name__)
 
 STATUS_SITE: Final = "status"
 EXTENDER_SITE: Final = "extender"
@@ -165,7 +168,7 @@ async def simulated_cluster(
 async def settle(cluster_view: ClusterView, scheduler: SimulatedScheduler, pod: JsonObject) -> None:
     """Wait until this pod, and whatever followed from it, has come to rest."""
     version = int(pod["metadata"]["resourceVersion"])
-    await with_patience(
+    is_at_rest = await with_patience(
         cluster_view,
         lambda: (
             cluster_view.version >= version
@@ -174,6 +177,8 @@ async def settle(cluster_view: ClusterView, scheduler: SimulatedScheduler, pod: 
         ),
         timeout_s=PATIENCE_S,
     )
+    if not is_at_rest:
+        log.warning("pod did not come to rest", pod=pod_key(pod), waited_s=PATIENCE_S)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -73,7 +73,8 @@ async def _once(simulation: Simulation) -> int:
 
 
 async def _apply(simulation: Simulation) -> tuple[Outcome, ...]:
-    async with _cluster(simulation) as cluster:
+    # Nobody has the time to look: any port will do.
+    async with _cluster(simulation, status_port=0) as cluster:
         await apply_plan(cluster, simulation.plan)
         return cluster.outcomes.look()
 
@@ -90,7 +91,7 @@ async def _live(simulation: Simulation, log_level: LogLevel) -> int:
         # The screen has taken over stderr: log lines appear above the picture.
         configure_logs(LogFormat.AUTO, log_level)
         async with (
-            _cluster(simulation) as cluster,
+            _cluster(simulation, status_port=STATUS_PORT) as cluster,
             running(screen.of(cluster, notes=simulation.plan.notes)),
         ):
             await apply_plan(cluster, simulation.plan)
@@ -98,11 +99,10 @@ async def _live(simulation: Simulation, log_level: LogLevel) -> int:
     return ALL_RUN
 
 
-def _cluster(simulation: Simulation) -> AbstractAsyncContextManager[SimulatedCluster]:
+def _cluster(
+    simulation: Simulation, *, status_port: int
+) -> AbstractAsyncContextManager[SimulatedCluster]:
+    clocks = Clocks(monotonic=time.monotonic, wall=lambda: time.clock_gettime(time.CLOCK_REALTIME))
     return simulated_cluster(
-        simulation.nodes, library=simulation.library, clocks=_clocks(), status_port=STATUS_PORT
+        simulation.nodes, library=simulation.library, clocks=clocks, status_port=status_port
     )
-
-
-def _clocks() -> Clocks:
-    return Clocks(monotonic=time.monotonic, wall=lambda: time.clock_gettime(time.CLOCK_REALTIME))

@@ -44,6 +44,7 @@ class WorkloadController:
     settle: Callable[[JsonObject], Awaitable[None]]
     name: str = "workload-controller"
     _workloads: dict[str, tuple[Resource, JsonObject]] = field(default_factory=dict)
+    _asked_for: dict[str, frozenset[str]] = field(default_factory=dict)
     _due: dict[str, None] = field(default_factory=dict)
     _has_due: asyncio.Event = field(default_factory=asyncio.Event)
     _reconciling: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -79,6 +80,9 @@ class WorkloadController:
         # The one who applies a workload waits for its pods; the watch brings it here, too.
         async with self._reconciling:
             wanted = {pod_key(pod): pod for pod in workload_pods(workload)}
+            for key in self._asked_for.get(uid, frozenset()) - set(wanted):
+                self.roster.forget(key)
+            self._asked_for[uid] = frozenset(wanted)
             there = {pod_key(pod): pod for pod in self.view.pods.values() if _owner(pod) == uid}
             for key, pod in wanted.items():
                 if key not in there:
@@ -86,8 +90,6 @@ class WorkloadController:
             for key, pod in there.items():
                 if key not in wanted and is_active(pod):
                     await self._delete(pod)
-            for key in [k for k in self._refused_of(workload) if k not in wanted]:
-                self.roster.forget(key)
         await self._report(resource, workload)
 
     def took_pod(self, before: JsonObject | None, now: JsonObject | None) -> None:
@@ -112,8 +114,9 @@ class WorkloadController:
 
     def lost_workload(self, workload: JsonObject) -> None:
         """A workload is gone; the API server deletes its pods."""
-        self._workloads.pop(workload["metadata"]["uid"], None)
-        for key in self._refused_of(workload):
+        uid = workload["metadata"]["uid"]
+        self._workloads.pop(uid, None)
+        for key in self._asked_for.pop(uid, frozenset()):
             self.roster.forget(key)
 
     def known(self, resource: Resource) -> dict[str, JsonObject]:
@@ -123,15 +126,6 @@ class WorkloadController:
     def _want(self, uid: str) -> None:
         self._due[uid] = None
         self._has_due.set()
-
-    def _refused_of(self, workload: JsonObject) -> list[str]:
-        metadata = workload["metadata"]
-        prefix = f"{metadata['namespace']}/{metadata['name']}-"
-        return [
-            key
-            for key, refusal in self.roster.refusals.items()
-            if refusal is not None and key.startswith(prefix) and key[len(prefix) :].isdecimal()
-        ]
 
     async def _create(self, pod: JsonObject) -> None:
         try:

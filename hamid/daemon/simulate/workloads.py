@@ -1,17 +1,20 @@
 """The pods that deployments, jobs and their like stand for.
 
-Names are numbered rather than random, so that two runs read alike. Not imitated: replica sets
-between a deployment and its pods, rolling updates, retries, volumes of stateful sets, jobs that
-complete.
+Pods of a stateful set are numbered; the others' names look random, as they do in a cluster, but
+come from the workload's name and the pod's number, so that two runs are alike. Not imitated:
+replica sets between a deployment and its pods, rolling updates, retries, volumes of stateful sets,
+jobs that complete.
 """
 
 from __future__ import annotations
 
 import copy
+import zlib
 from typing import TYPE_CHECKING, Final
 
 from hamid.daemon.simulate.manifests import DEFAULT_NAMESPACE
 from hamid.errors import SettingsError
+from hamid.kube.fake.api import NAME_SUFFIX_CHARS
 from hamid.kube.port import DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 
 if TYPE_CHECKING:
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 WORKLOADS: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS)
 WORKLOAD_KINDS: Final = frozenset(resource.kind for resource in WORKLOADS)
 MAX_PODS: Final = 10_000
+_SUFFIX_LENGTH: Final = 5
+_SUFFIX_COUNT: Final = len(NAME_SUFFIX_CHARS) ** _SUFFIX_LENGTH
+_STRIDE: Final = 5_318_011
+"""Has no factor in common with the count, so that no suffix comes twice."""
 
 
 def workload_pods(workload: JsonObject) -> list[JsonObject]:
@@ -58,7 +65,9 @@ def _count(workload: JsonObject, field: str, *, default: int = 1) -> int:
 def _pod(workload: JsonObject, template: JsonObject, number: int) -> JsonObject:
     owner = workload["metadata"]
     metadata = copy.deepcopy(template.get("metadata") or {})
-    metadata["name"] = f"{owner['name']}-{number}"
+    is_numbered = workload["kind"] == STATEFUL_SETS.kind
+    suffix = str(number) if is_numbered else _suffix(workload, number)
+    metadata["name"] = f"{owner['name']}-{suffix}"
     metadata["namespace"] = owner.get("namespace") or DEFAULT_NAMESPACE
     metadata["ownerReferences"] = [
         {
@@ -75,6 +84,19 @@ def _pod(workload: JsonObject, template: JsonObject, number: int) -> JsonObject:
         "metadata": metadata,
         "spec": copy.deepcopy(template["spec"]),
     }
+
+
+def _suffix(workload: JsonObject, number: int) -> str:
+    """Five letters, different for each number; a workload of another kind has others."""
+    metadata = workload["metadata"]
+    namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+    start = zlib.crc32(f"{workload['kind']}/{namespace}/{metadata['name']}".encode())
+    place = (start + number * _STRIDE) % _SUFFIX_COUNT
+    letters = []
+    for _ in range(_SUFFIX_LENGTH):
+        place, at = divmod(place, len(NAME_SUFFIX_CHARS))
+        letters.append(NAME_SUFFIX_CHARS[at])
+    return "".join(letters)
 
 
 def _called(workload: JsonObject) -> str:

@@ -106,14 +106,9 @@ def test_pods_of_the_same_generated_name_are_different_pods(tmp_path):
             (pod("a"), pod("a", container("other"))), "Pod default/a is there twice", id="a pod"
         ),
         pytest.param(
-            (workload(replicas=2), pod("web-1")),
-            "Pod default/web-1 is there twice: as Deployment 'web'",
+            (workload("StatefulSet", replicas=2), pod("web-1")),
+            "Pod default/web-1 is there twice: as StatefulSet 'web'",
             id="a pod of a workload",
-        ),
-        pytest.param(
-            (workload(replicas=1), workload("Job")),
-            "Pod default/web-0 is there twice",
-            id="pods of two workloads",
         ),
         pytest.param((pod("Upper"),), "lowercase RFC 1123", id="a name that is none"),
         pytest.param(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hamid.daemon.simulate.workloads import pod_count, workload_pods
@@ -7,13 +9,12 @@ from hamid.errors import SettingsError
 from tests.daemon.simulate.manifests import container, workload
 
 
-def test_pods_are_numbered_and_owned():
+def test_pods_are_owned():
     deployment = workload(replicas=2)
     deployment["metadata"] |= {"namespace": "team", "uid": "u-1"}
 
     pods = workload_pods(deployment)
 
-    assert [pod["metadata"]["name"] for pod in pods] == ["web-0", "web-1"]
     assert {pod["metadata"]["namespace"] for pod in pods} == {"team"}
     assert pods[0]["metadata"]["ownerReferences"] == [
         {
@@ -24,6 +25,28 @@ def test_pods_are_numbered_and_owned():
             "controller": True,
         }
     ]
+
+
+def names(document):
+    return [pod["metadata"]["name"] for pod in workload_pods(document)]
+
+
+def test_pods_of_a_stateful_set_are_numbered():
+    assert names(workload("StatefulSet", replicas=2)) == ["web-0", "web-1"]
+
+
+def test_names_of_other_pods_are_different_from_each_other_and_the_same_each_time():
+    many = names(workload(replicas=10_000))
+
+    assert len(set(many)) == 10_000
+    assert many == names(workload(replicas=10_000))
+    assert all(re.fullmatch("web-[a-z0-9]{5}", name) for name in many)
+
+
+def test_workloads_of_one_name_and_several_kinds_get_along():
+    deployment, job = names(workload(replicas=50)), names(workload("Job", parallelism=50))
+
+    assert not {*deployment} & {*job}
 
 
 def test_a_pod_has_what_the_template_says_and_is_a_copy_of_it():
