@@ -45,6 +45,14 @@ def run(config: Path | None, node_name: str | None, kubeconfig: Path | None) -> 
 
 
 @main.command()
+def settings() -> None:
+    """Show all settings, their defaults and what they mean, as Markdown."""
+    from hamid.daemon.settings_table import settings_page  # noqa: PLC0415 - see the module
+
+    click.echo(settings_page(), nl=False)
+
+
+@main.command()
 @click.option(
     "--pods",
     type=_FILE,

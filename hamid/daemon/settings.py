@@ -1,22 +1,21 @@
 """Settings: a YAML file, the environment of the pod, and flags, made into one frozen value.
 
-The only reader of the environment. Later sources win: defaults, file, environment, flags. An
-unknown key, or a value of another type, is an error that names its place; nothing is guessed.
+The only reader of the environment. Later sources win: defaults, file, environment, flags. How a
+document is read, and what is an error in it, stands in `structure`.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final
 
-import cattrs
 import yaml
-from cattrs.gen import make_dict_structure_fn
 
 from hamid.daemon.logs import LogFormat, LogLevel
+from hamid.daemon.structure import structure
 from hamid.errors import SettingsError
 from hamid.kube.settings import KubeSettings, PodAddress
 from hamid.plugin.settings import PluginSettings
@@ -24,9 +23,10 @@ from hamid.sched.admission_settings import AdmissionSettings
 from hamid.sched.certificate_settings import CertificateSettings
 from hamid.sched.leader_settings import EndpointSettings, LeaseSettings
 from hamid.sched.settings import SchedSettings
+from hamid.web.server import is_loopback
 from hamid.web.settings import WebSettings
 
-T = TypeVar("T")
+LAST_PORT: Final = 65_535
 
 
 class Switch(StrEnum):
@@ -40,7 +40,12 @@ class Switch(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSettings:
-    """Which roles this replica plays; `scheduler` includes webhook, extender and candidacy."""
+    """Which roles this replica plays.
+
+    Attributes:
+        plugin: the device plugin; `auto` runs it where a driver lists cards.
+        scheduler: webhook, extender, and a share in electing the leader.
+    """
 
     plugin: Switch = Switch.AUTO
     scheduler: Switch = Switch.ALWAYS
@@ -48,7 +53,12 @@ class RoleSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How to log."""
+    """How to log.
+
+    Attributes:
+        format: `auto` is for people on a terminal, JSON elsewhere.
+        level: the least important lines that are shown.
+    """
 
     format: LogFormat = LogFormat.AUTO
     level: LogLevel = LogLevel.INFO
@@ -79,6 +89,13 @@ class HookSettings:
     library: Path = Path("/opt/hamid/libhamid.so")
     usage_interval_s: float = 5.0
 
+    def __post_init__(self) -> None:
+        if self.usage_interval_s <= 0:
+            raise SettingsError(
+                f"usage_interval_s is {self.usage_interval_s:g}, not above 0",
+                hint="it is how often to look, in seconds",
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressSettings:
@@ -87,6 +104,7 @@ class AddressSettings:
     Attributes:
         status_host: for /metrics, /healthz, /readyz and /debug; the chart opens it to the
             cluster, for probes and monitoring.
+        status_port, webhook_port, extender_port: 0 lets the system choose.
         debug_is_open: answer /debug to callers from elsewhere than this machine, too.
         webhook_host: for the API server; always TLS.
         extender_host: for kube-scheduler; mutual TLS, or plain HTTP on loopback.
@@ -102,12 +120,28 @@ class AddressSettings:
     extender_port: int = 9443
     extender_is_plain: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("status_port", "webhook_port", "extender_port"):
+            port = getattr(self, name)
+            if port > LAST_PORT:
+                raise SettingsError(
+                    f"{name} is {port}, not 0 to {LAST_PORT}", hint="leave it out for the default"
+                )
+        if self.extender_is_plain and not is_loopback(self.extender_host):
+            raise SettingsError(
+                f"extender_is_plain is true, but extender_host is {self.extender_host}: anybody who "
+                "reaches it could bind pods",
+                hint="set extender_host to 127.0.0.1, or leave extender_is_plain out for mutual TLS",
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderNodes:
     """Which nodes' replicas may lead: those with this label, or all if it is empty.
 
-    It must be a label that a node cannot give itself. Looked at when the daemon starts.
+    Attributes:
+        label: one that a node cannot give itself. Looked at when the daemon starts.
+        value: of the label.
     """
 
     label: str = ""
@@ -116,7 +150,14 @@ class LeaderNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this replica is, from the environment that the chart sets."""
+    """Who this replica is, from the environment that the chart sets.
+
+    Attributes:
+        node_name: `NODE_NAME`; has to be given.
+        namespace: `POD_NAMESPACE`; where Lease, Secrets and EndpointSlice are.
+        pod_name: `POD_NAME`.
+        pod_ip: `POD_IP`; where kube-scheduler reaches the extender of this replica.
+    """
 
     node_name: str = ""
     namespace: str = "hamid"
@@ -126,7 +167,11 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be set."""
+    """Everything that can be set.
+
+    Attributes:
+        hami_metrics: also export the figures that HAMi's dashboards show, under HAMi's names.
+    """
 
     identity: Identity = field(default_factory=Identity)
     leader_nodes: LeaderNodes = field(default_factory=LeaderNodes)
@@ -144,7 +189,6 @@ class Settings:
     web: WebSettings = field(default_factory=WebSettings)
     addresses: AddressSettings = field(default_factory=AddressSettings)
     hami_metrics: bool = False
-    """Also export the figures that HAMi's dashboards show, under HAMi's names."""
 
     def __post_init__(self) -> None:
         if not self.identity.node_name:
@@ -159,24 +203,15 @@ def load_settings(
 ) -> Settings:
     """The settings from the file, the environment, and these flags."""
     document = _read(path) if path is not None else {}
-    document["identity"] = {**(document.get("identity") or {}), **_environment_identity()}
-    if node_name is not None:
-        document["identity"]["node_name"] = node_name
+    given = document.get("identity") or {}
+    if isinstance(given, dict):  # else `structure` says what is wrong with it
+        document["identity"] = given | _environment_identity()
+        if node_name is not None:
+            document["identity"]["node_name"] = node_name
     settings = _in_own_namespace(
         document, structure(document, Settings, where=str(path or "the settings"))
     )
     return replace(settings, kube=_kube(settings.kube, kubeconfig))
-
-
-def structure(document: object, kind: type[T], *, where: str) -> T:
-    """The document as a value of this kind; errors name the place in it."""
-    try:
-        return _converter().structure(document, kind)
-    except (cattrs.BaseValidationError, ValueError, TypeError) as error:
-        found = cattrs.transform_error(error, path=where, format_exception=_sentence)
-        raise SettingsError(
-            "; ".join(found), hint="compare with the documented settings"
-        ) from error
 
 
 def _in_own_namespace(document: dict[str, Any], settings: Settings) -> Settings:
@@ -220,47 +255,16 @@ def _kube(kube: KubeSettings, kubeconfig: Path | None) -> KubeSettings:
         return kube
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if host and port:
-        return replace(kube, in_pod=PodAddress(host=host, port=int(port)))
+        return replace(kube, in_pod=PodAddress(host=host, port=_port(port)))
     if environ.get("KUBECONFIG"):
         return replace(kube, kubeconfig=Path(environ["KUBECONFIG"]))
     return kube
 
 
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
-    # By function: a hook for str would be taken for enums, too.
-    converter.register_structure_hook_func(_WORDS.__contains__, _strict)
-    converter.register_structure_hook(Path, lambda value, _: Path(_strict(value, str)))
-    converter.register_structure_hook_factory(
-        is_dataclass, lambda kind: make_dict_structure_fn(kind, converter)
+def _port(text: str) -> int:
+    if text.isdecimal() and int(text) <= LAST_PORT:
+        return int(text)
+    raise SettingsError(
+        f"KUBERNETES_SERVICE_PORT is {text!r}, not a port",
+        hint="the kubelet sets it; do not set it in the pod",
     )
-    return converter
-
-
-def _strict(value: Any, kind: type[T]) -> T:
-    """The value if it is of this kind: YAML knows types, and `"false"` is no boolean."""
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return kind(value)  # type: ignore[call-arg]  # float(int)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"found {value!r}, expected {_WORDS[kind]}")
-    return value
-
-
-_WORDS: dict[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-}
-
-
-def _sentence(error: BaseException, kind: type | None) -> str:
-    if isinstance(error, cattrs.ForbiddenExtraKeysError):
-        known = ", ".join(sorted(f.name for f in fields(error.cl)))
-        unknown = ", ".join(sorted(error.extra_fields))
-        return f"unknown {unknown}; known are {known}"
-    if isinstance(error, SettingsError):
-        return str(error)
-    if isinstance(error, ValueError) and kind is not None and issubclass(kind, StrEnum):
-        return f"{error}; allowed are {', '.join(kind)}"
-    return str(error) or type(error).__name__

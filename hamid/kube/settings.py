@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAddress:
-    """Where a pod finds the API server, as the kubelet puts it into the environment."""
+    """Where a pod finds the API server, as the kubelet puts it into the environment.
+
+    Attributes:
+        host, port: of the API server's Service.
+        directory: of the ServiceAccount's token and the cluster's CA.
+    """
 
     host: str
     port: int
@@ -41,7 +46,7 @@ class KubeSettings:
         quiet_timeout_s: a watch silent for so long counts as lost. The server sends a bookmark
             about every minute.
         page_size: objects per page of a list.
-        retry_count: how often a call is repeated, see the module.
+        retry_count: how often a call is repeated; writes only where the server did nothing.
         retry_first_wait_s: the wait before the first repetition; it doubles, with jitter.
         retry_wait_max_s: a server that asks to wait longer gets no repetition.
         user_agent: what the server's audit log shows.

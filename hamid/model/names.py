@@ -15,7 +15,14 @@ VENDOR: Final = "NVIDIA"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceNames:
-    """The resources that containers ask for; all may be renamed by the operator."""
+    """The resources that containers ask for; all may be renamed by the operator.
+
+    Attributes:
+        count: cards, or parts of so many.
+        memory, memory_percentage: of each card, in MiB, or in percent of what the card has.
+        cores: computing time of each card, in percent.
+        priority: of the container's work on its cards; 0 is high, 1 is low.
+    """
 
     count: str = "nvidia.com/gpu"
     memory: str = "nvidia.com/gpumem"

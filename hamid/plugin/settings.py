@@ -39,6 +39,11 @@ class PluginSettings:
             have them elsewhere).
         report_numa: tell the kubelet each card's NUMA node; off, as in HAMi, because the
             kubelet's single-numa-node policy then refuses pods that the scheduler placed.
+        grant_mode: how devices reach the container. `cdi` makes a grant final only when the
+            container starts, and so mends even a wrong guess; it needs a runtime with CDI.
+        cdi_dir: where the runtime looks for CDI specs.
+        undecided_pods: pods that hamid's scheduler did not place; `slice` gives them a default
+            slice of the cards that the kubelet chose, if that is free.
         default_slice_memory_mib: memory of a default slice, where undecided pods get one.
         excluded_uuids, excluded_indexes: cards kept out of hamid's hands.
         health_interval_s: between two looks at the cards; events of the driver are seen at once.

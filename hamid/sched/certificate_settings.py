@@ -15,6 +15,7 @@ class CertificateSettings:
     """Where the certificates are kept, and how long they last.
 
     Attributes:
+        namespace: of the Secrets; the pod's own unless set.
         tls_secret: what every replica serves with. Replicas must be able to read it.
         client_secret: what kube-scheduler shows to the extender; `ca.crt`, `tls.crt`, `tls.key`.
             Only written, never read: replicas need no right to `get` it, and should have none.

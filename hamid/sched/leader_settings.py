@@ -13,6 +13,7 @@ class LeaseSettings:
     """The Lease that says who leads.
 
     Attributes:
+        namespace, name: of the Lease; in the pod's own namespace unless set.
         lease_duration_s, renew_deadline_s, retry_period_s: as in client-go; see `LeaseTerms`.
         can_lead: whether this replica may lead at all; if not, it only learns who does.
         standby_count: how many followers watch the lease closely.
@@ -60,6 +61,7 @@ class EndpointSettings:
     """The Service that leads kube-scheduler to the leader.
 
     Attributes:
+        namespace: of the Service; the pod's own unless set.
         service_name: a Service without selector, in `namespace`; its slice has the same name.
         port_name: as that Service names its port.
         interval_s: how often the leader looks whether its address still stands.

@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from hamid.daemon.settings import Settings, structure
+from hamid.daemon.settings import Settings
+from hamid.daemon.structure import structure
 from hamid.model.names import SCHEDULER_NAME, WEBHOOK_LABEL, WRITTEN_BY_US, ResourceNames
 from hamid.sched.extender import PREFIX
 from tests.cluster.harness import ClusterUnavailable, do_without, helm
@@ -256,11 +257,8 @@ def test_the_daemon_may_do_exactly_this():
             "delete",
         ),
         ("", "endpoints", "hamid-scheduler"): ("get", "delete"),
-        ("", "secrets", "hamid-tls", "hamid-scheduler-client"): (
-            "get",
-            "update",
-            "patch",
-        ),
+        ("", "secrets", "hamid-tls"): ("get", "update"),
+        ("", "secrets", "hamid-scheduler-client"): ("update",),
     }
 
 
