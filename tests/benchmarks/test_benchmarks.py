@@ -52,3 +52,19 @@ def test_a_pod_costs_one_api_call():
     values = {line["case"]: line["value"] for line in lines_of("bind")}
 
     assert values["calls_per_pod"] == 1
+
+
+def test_where_no_cluster_can_run_a_burst_says_why_and_ends_with_3(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.bench_burst", "--smallest"],
+        cwd=ROOT,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HAMID_CLUSTER_CACHE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "no burst on this machine: " in done.stderr
