@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from prometheus_client import Gauge
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from hamid.sched.settings import SchedSettings
 
 log = structlog.get_logger(__name__)
+
+PLUGIN_AWAY: Final = "the kubelet offers no slots: the device plugin is away"
+"""Why a node that registered devices has none to give for now."""
 
 
 @dataclass(slots=True)
@@ -250,7 +253,7 @@ class ClusterCache:
 
     def take_nodes(self, nodes: Iterable[JsonObject]) -> None:
         """Take these for all nodes there are."""
-        listed = {note.node_name: note for note in map(read_node, nodes)}
+        listed = {note.node_name: note for note in map(self._read_node, nodes)}
         for name in [name for name in self._nodes if name not in listed]:
             self.drop_node(name)
         for note in listed.values():
@@ -260,7 +263,7 @@ class ClusterCache:
 
     def take_node(self, node: JsonObject) -> None:
         """Take the news of one node."""
-        self._take_note(read_node(node))
+        self._take_note(self._read_node(node))
 
     def drop_node(self, node_name: str) -> None:
         """The node is gone; what its pods hold is kept for as long as they are there."""
@@ -272,11 +275,18 @@ class ClusterCache:
             node.book.cordon(frozenset())
             self._drop_unused(node_name)
 
+    def _read_node(self, node: JsonObject) -> NodeNote:
+        return read_node(node, names=self._settings.resources)
+
     def _take_note(self, note: NodeNote) -> None:
         node = self._node(note.node_name)
         node.is_listed = True
         node.book.cordon(note.cordoned)
-        if note.inventory_text == node.inventory_text:
+        if note.inventory_text is not None and not note.is_offered:
+            node.inventory_text, node.problem = None, PLUGIN_AWAY
+            node.book.register(())
+            return
+        if note.inventory_text == node.inventory_text and node.problem != PLUGIN_AWAY:
             return
         node.inventory_text, node.problem = note.inventory_text, ""
         if note.inventory_text is None:

@@ -32,6 +32,7 @@ from hamid.codec.extender import (
 from hamid.errors import HamidError
 from hamid.model.node import NodeSnapshot
 from hamid.sched.bind import not_leading
+from hamid.sched.cache import PLUGIN_AWAY
 from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.rows import Placer
@@ -239,9 +240,9 @@ class Extender:
         self, request: PodRequest, outcome: Placement | Unplaceable
     ) -> Mapping[str, str]:
         sentences = dict(node_sentences(request, outcome.refusals))
-        for name in self._cache.node_problems():
+        for name, problem in self._cache.node_problems().items():
             if name in sentences:
-                sentences[name] = UNREADABLE
+                sentences[name] = problem if problem == PLUGIN_AWAY else UNREADABLE
         return sentences
 
     def _explain(

@@ -63,11 +63,18 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNote:
-    """What a node says of its devices, as text; None where it says nothing."""
+    """What a node says of its devices.
+
+    Attributes:
+        inventory_text: as registered; None where nothing is.
+        is_offered: whether its kubelet has slots to give. None at all means that the device
+            plugin is away, and a pod sent there would be refused for good.
+    """
 
     node_name: str
     inventory_text: str | None
     cordoned: frozenset[DeviceUuid]
+    is_offered: bool = True
 
 
 def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults) -> PodRecord:
@@ -100,9 +107,11 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
     )
 
 
-def read_node(node: JsonObject) -> NodeNote:
+def read_node(node: JsonObject, *, names: ResourceNames) -> NodeNote:
     """What the node says of its devices."""
     meta = node["metadata"]
+    # A kubelet that knows the plugin states its slots, if only as 0; one that never did does not.
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
     annotations = meta.get("annotations") or {}
     text = annotations.get(wire.NODE_REGISTER)
     if text is None:
@@ -111,6 +120,7 @@ def read_node(node: JsonObject) -> NodeNote:
         node_name=meta["name"],
         inventory_text=text,
         cordoned=decode_cordon(annotations.get(wire.DEVICE_CORDON, "")),
+        is_offered=str(allocatable.get(names.count, "")) != "0",
     )
 
 

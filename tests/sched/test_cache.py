@@ -355,3 +355,36 @@ def test_pods_that_have_nothing_to_do_with_devices_are_not_kept(cache):
     )
 
     assert cache.pod_records() == ()
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "cards"),
+    [
+        pytest.param({"nvidia.com/gpu": "0"}, 0, id="a kubelet whose plugin is away offers none"),
+        pytest.param({"nvidia.com/gpu": "10"}, 1, id="it offers slots"),
+        pytest.param({"cpu": "8"}, 1, id="it says nothing of slots"),
+    ],
+)
+def test_cards_count_while_the_kubelet_offers_slots(allocatable, cards):
+    cache = make_cache()
+    node = registered(devices=make_devices(1))
+
+    cache.take_node({**node, "status": {"allocatable": allocatable}})
+
+    snapshot = cache.snapshot("node-a")
+    assert snapshot is not None
+    assert len(snapshot.usages) == cards
+    assert ("node-a" in cache.node_problems()) is not bool(cards)
+
+
+def test_cards_are_back_with_the_device_plugin():
+    cache = make_cache()
+    node = registered(devices=make_devices(1))
+    cache.take_node({**node, "status": {"allocatable": {"nvidia.com/gpu": "0"}}})
+
+    cache.take_node({**node, "status": {"allocatable": {"nvidia.com/gpu": "10"}}})
+
+    snapshot = cache.snapshot("node-a")
+    assert snapshot is not None
+    assert len(snapshot.usages) == 1
+    assert cache.node_problems() == {}

@@ -112,17 +112,17 @@ def test_when_the_init_phase_is_over(pod, expected):
 
 
 def test_a_node_says_what_it_registers_and_what_is_cordoned():
-    note = read_node(registered(cordoned=["card-0"]))
+    note = read_node(registered(cordoned=["card-0"]), names=ResourceNames())
 
     assert "card-0" in note.inventory_text
     assert note.cordoned == {"card-0"}
 
 
 def test_the_registration_under_the_old_name_is_read():
-    note = read_node(node_object(annotations={wire.NODE_REGISTER_4PD: "x:"}))
+    note = read_node(node_object(annotations={wire.NODE_REGISTER_4PD: "x:"}), names=ResourceNames())
 
     assert note.inventory_text == "x:"
 
 
 def test_a_node_without_annotations_registers_nothing():
-    assert read_node({"metadata": {"name": "node-a"}}).inventory_text is None
+    assert read_node({"metadata": {"name": "node-a"}}, names=ResourceNames()).inventory_text is None
