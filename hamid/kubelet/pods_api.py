@@ -1,11 +1,11 @@
-"""Client of the kubelet's Pods API: whole pods, with UID and annotations, from the node itself.
+"""Client of the kubelet's Pods API: the pods of the node with their UIDs, from the node itself.
 
 Alpha in 1.36 and off; on by default in 1.37. Used where it is, done without elsewhere.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -16,11 +16,17 @@ from hamid.kubelet.grpc_unix import UnixClient
 from hamid.kubelet.port import KubeletPod
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from grpclib.client import Channel
 
 log = structlog.get_logger(__name__)
+
+# Fields of Pod and of its ObjectMeta: name, namespace, uid.
+_METADATA: Final = 1
+_TEXTS: Final = (1, 3, 5)
+_VARINT_BYTES: Final = 10
 
 
 class PodsApiClient:
@@ -56,22 +62,56 @@ class PodsApiClient:
 
 
 def decode_pod(payload: bytes) -> KubeletPod:
-    """Return the pod of a payload (Kubernetes' own protobuf of v1.Pod); raises `CallFailed`."""
+    """Return the pod of a payload (Kubernetes' own protobuf of v1.Pod); raises `CallFailed`.
+
+    Read by hand, because the kubelet sends whole pods, all of the node's, while it waits for us:
+    the generated reader takes ten times as long. Numbers are those of `pods_v1alpha1/pod.proto`.
+    """
     try:
-        metadata = pods_v1alpha1.Pod.FromString(payload).metadata
-    except Exception as error:  # the library raises whatever the bytes lead it to
+        # A message that comes in parts is the sum of them.
+        metadata = b"".join(part for number, part in _fields(payload) if number == _METADATA)
+        texts = {n: text.decode() for n, text in _fields(metadata) if n in _TEXTS}
+    except ValueError as error:
         raise CallFailed(
             f"the kubelet's Pods API sent a pod that is no protobuf: {error}",
             hint="report it with the kubelet's version; the API can be switched off in the settings",
         ) from error
-    if metadata is None:
-        metadata = pods_v1alpha1.ObjectMeta()
-    return KubeletPod(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        annotations=dict(metadata.annotations),
-    )
+    name, namespace, uid = (texts.get(number, "") for number in _TEXTS)
+    return KubeletPod(namespace=namespace, name=name, uid=uid)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The number and content of each field that has a length; `ValueError` if it is no message."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        match key & 7:
+            case 0:
+                _, at = _varint(message, at)
+            case 1:
+                at += 8
+            case 5:
+                at += 4
+            case 2:
+                size, at = _varint(message, at)
+                if at + size <= len(message):
+                    yield key >> 3, message[at : at + size]
+                at += size
+            case wire_type:
+                raise ValueError(f"a field is of wire type {wire_type}")
+    if at != len(message):
+        raise ValueError("its last field is cut")
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at this place, and where the next thing begins."""
+    value = shift = 0
+    for position in range(at, min(at + _VARINT_BYTES, len(message))):
+        value |= (message[position] & 0x7F) << shift
+        if message[position] < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            return value, position + 1
+        shift += 7
+    raise ValueError("a number has no end")
 
 
 async def _list_pods(channel: Channel) -> pods_v1alpha1.ListPodsResponse:

@@ -171,11 +171,10 @@ class KubeletPod:
     namespace: str
     name: str
     uid: str
-    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 class PodsApiPort(Protocol):
-    """The kubelet's Pods API (on by default since 1.37): whole pods, with UID and annotations."""
+    """The kubelet's Pods API (on by default since 1.37): the node's pods, with their UIDs."""
 
     @property
     def is_served(self) -> bool:

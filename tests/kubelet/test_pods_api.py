@@ -12,14 +12,14 @@ from hamid.kubelet.pods_api import PodsApiClient, decode_pod
 from hamid.kubelet.port import KubeletPod
 
 
-async def test_pods_come_with_uid_and_annotations(short_path):
+async def test_pods_come_with_their_uid(short_path):
     async with FakeKubelet(short_path) as kubelet:
         await kubelet.admit(FakePod(name="p", uid="u", containers=(), annotations={"k": "v"}))
         client = PodsApiClient(socket_path=kubelet.pods_api_socket)
         pods = await client.list_pods()
         client.close()
 
-    assert pods == (KubeletPod(namespace="default", name="p", uid="u", annotations={"k": "v"}),)
+    assert pods == (KubeletPod(namespace="default", name="p", uid="u"),)
 
 
 async def test_an_older_kubelet_has_no_socket_for_it(short_path):
@@ -61,7 +61,9 @@ def test_a_payload_without_metadata_is_a_pod_without_a_name():
     assert decode_pod(b"") == KubeletPod(namespace="", name="", uid="")
 
 
-@pytest.mark.parametrize("payload", [b"\x0a\x50abc", b"\x0a", b"\xff" * 20])
+@pytest.mark.parametrize(
+    "payload", [b"\x0a\x50abc", b"\x0a", b"\xff" * 20, b"\x0b", b"\x09abc", b"\x0a\x03\x0a\x01\xff"]
+)
 def test_a_payload_that_is_no_protobuf_is_an_error(payload):
     with pytest.raises(CallFailed, match="no protobuf"):
         decode_pod(payload)
@@ -72,4 +74,21 @@ def test_the_packages_payload_is_what_is_decoded():
 
     pod = decode_pod(bytes(pods_v1alpha1.Pod(metadata=metadata)))
 
-    assert pod == KubeletPod(namespace="n", name="p", uid="u", annotations={"a": ""})
+    assert pod == KubeletPod(namespace="n", name="p", uid="u")
+
+
+def test_what_else_a_pod_has_is_skipped_whatever_its_type():
+    metadata = bytes(pods_v1alpha1.ObjectMeta(name="p", namespace="n", uid="u"))
+    others = b"\x12\x03abc\x18\x96\x01\x21" + bytes(8) + b"\x2d" + bytes(4)
+
+    pod = decode_pod(others + b"\x0a" + bytes([len(metadata)]) + metadata + others)
+
+    assert pod == KubeletPod(namespace="n", name="p", uid="u")
+
+
+def test_metadata_in_two_parts_are_one():
+    parts = (bytes(pods_v1alpha1.ObjectMeta(name="p")), bytes(pods_v1alpha1.ObjectMeta(uid="u")))
+
+    pod = decode_pod(b"".join(b"\x0a" + bytes([len(part)]) + part for part in parts))
+
+    assert pod == KubeletPod(namespace="", name="p", uid="u")
