@@ -11,6 +11,7 @@ registered with the kubelet all the same, and the rest begins when it is back.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -45,8 +46,9 @@ from hamid.web.middleware import RequestMetrics
 from hamid.web.server import WebServer, WebSite
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+    from hamid.aiokit.services import Service
     from hamid.daemon.plugin_role import PluginRole
     from hamid.daemon.settings import Settings
     from hamid.kube.port import KubePort
@@ -90,6 +92,7 @@ async def daemon(settings: Settings, *, clocks: Clocks | None = None) -> AsyncIt
         plugin = await parts.open_plugin(stack, nvml) if nvml is not None else None
         if scheduler is not None:
             await parts.open_scheduler(stack, scheduler, web.ports.get()["extender"])
+        parts.started.set()
         log.info("daemon started", node=settings.identity.node_name, has_plugin=plugin is not None)
         yield Daemon(
             settings=settings,
@@ -111,6 +114,7 @@ class _Parts:
     conditions: Conditions
     pages: DebugPages
     watch_metrics: WatchMetrics
+    started: asyncio.Event = field(default_factory=asyncio.Event)
     webhook_tls: ServerTls = field(default_factory=ServerTls)
     extender_tls: ServerTls = field(
         default_factory=lambda: ServerTls(wants_client_certificate=True)
@@ -125,7 +129,7 @@ class _Parts:
             registry=registry, conditions=conditions, is_open=settings.addresses.debug_is_open
         )
         pages.pages["settings"] = lambda: settings
-        return cls(
+        parts = cls(
             settings=settings,
             kube=kube,
             registry=registry,
@@ -134,6 +138,13 @@ class _Parts:
             pages=pages,
             watch_metrics=WatchMetrics(registry),
         )
+        # The other conditions are declared one by one: ready is who has declared all of them.
+        conditions.declare("started", parts.has_started)
+        return parts
+
+    def has_started(self) -> tuple[bool, str]:
+        """Whether all parts have begun."""
+        return self.started.is_set(), "yes" if self.started.is_set() else "the parts are starting"
 
     def scheduler(self) -> SchedulerRole | None:
         """The scheduler role, not yet running."""
@@ -192,43 +203,49 @@ class _Parts:
         return role
 
     async def open_scheduler(self, stack: AsyncExitStack, role: SchedulerRole, port: int) -> None:
-        """Certificates read, then election, then the leader's work.
+        """The scheduler role, on its way into the election.
 
         Args:
             stack: what ends all of it.
             role: the scheduler role, not yet running.
             port: where the extender listens.
         """
-        own = self.settings
+        self.conditions.declare("certificates", self._has_certificates)
         reader = CertificateReader(
             kube=self.kube,
-            settings=own.certificates,
+            settings=self.settings.certificates,
             targets=(self.webhook_tls, self.extender_tls),
         )
-        self.conditions.declare("certificates", self._has_certificates)
+        start = SchedulerStart(
+            role=role,
+            reader=reader,
+            look_around=lambda: self._look_around(role),
+            makers=self._leader_only(role, port),
+        )
+        await stack.enter_async_context(running(start))
+
+    def _leader_only(self, role: SchedulerRole, port: int) -> Sequence[Callable[[], Service]]:
+        """Makers of what only the leader runs beside its watches, called anew for each term."""
+        own = self.settings
         address = ServerAddress(
             address=own.identity.pod_ip,
             port=port,
             port_name=own.endpoint.port_name,
             node_name=own.identity.node_name,
         )
-        await stack.enter_async_context(running(reader))
-        await until_answered(lambda: self._look_around(role), what="election of a leader")
-        await stack.enter_async_context(
-            role.running(
-                lambda: CertificateKeeper(
-                    kube=self.kube,
-                    leadership=role.elector,
-                    settings=own.certificates,
-                    wall_clock=self.clocks.wall,
-                ),
-                lambda: LeaderEndpoint(
-                    kube=self.kube,
-                    leadership=role.elector,
-                    server=address,
-                    settings=own.endpoint,
-                ),
-            )
+        return (
+            lambda: CertificateKeeper(
+                kube=self.kube,
+                leadership=role.elector,
+                settings=own.certificates,
+                wall_clock=self.clocks.wall,
+            ),
+            lambda: LeaderEndpoint(
+                kube=self.kube,
+                leadership=role.elector,
+                server=address,
+                settings=own.endpoint,
+            ),
         )
 
     async def _look_around(self, role: SchedulerRole) -> None:
@@ -264,6 +281,29 @@ class _Parts:
             is_private=True,
         )
         return (status, webhook, extender)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerStart:
+    """Serves with certificates, then elects, as soon as the API server answers; a service.
+
+    Attributes:
+        look_around: finds out what must be known before the election; raises `KubeError`.
+        makers: of what only the leader does.
+    """
+
+    role: SchedulerRole
+    reader: CertificateReader
+    look_around: Callable[[], Awaitable[None]]
+    makers: Sequence[Callable[[], Service]]
+    name: str = "scheduler"
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        async with running(self.reader):
+            await until_answered(self.look_around, what="election of a leader")
+            async with self.role.running(*self.makers):
+                await asyncio.Event().wait()
 
 
 async def may_lead(settings: Settings, kube: KubePort) -> bool:

@@ -1,0 +1,219 @@
+"""The whole daemon on fakes: HTTP, TLS and unix sockets are real, and so is the driver's library."""
+
+import base64
+
+import aiohttp
+import pytest
+
+from hamid.codec.allocation_record import read_allocation
+from hamid.daemon.settings import LeaderNodes
+from hamid.daemon.simulate.extender_client import ExtenderClient
+from hamid.kube.fake import Fault, FaultKind
+from hamid.kube.port import LEASES, MUTATING_WEBHOOKS, NODES, PODS, SECRETS, PatchKind
+from hamid.kubelet.fake import ContainerState, Phase
+from tests.daemon.stand import LEASE, NAMESPACE, NODE, RESOURCE, eventually, stand
+
+pytestmark = pytest.mark.slow
+
+SLOTS = 20
+OTHER = "node-2"
+
+
+@pytest.fixture
+async def around(monkeypatch):
+    async with stand(monkeypatch) as made:
+        yield made
+
+
+async def place(around, pod, served):
+    """Filter, prioritize and bind, as kube-scheduler does, at the replica that leads."""
+    session = await around.scheduler_session()
+    extender = ExtenderClient(session=session, url=f"{served.url('extender')}/scheduler")
+    answer = await extender.filter(pod, [NODE])
+    assert answer.node_names == (NODE,), answer.failed
+    assert (await extender.prioritize(pod, [NODE])).keys() == {NODE}
+    await extender.bind(pod, NODE)
+    return await around.kube.get(PODS, pod["metadata"]["name"], namespace="default")
+
+
+async def test_a_pod_from_its_creation_to_its_limits(around):
+    served = await around.serve()
+    await served.wait_until_ready("started", "kubelet", "own-pods", "certificates")
+    await around.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
+    await around.trust(served)
+
+    created = await around.create_pod("p", gpu=1, gpumem=3000, gpucores=30)
+    bound = await place(around, created, served)
+    status = await around.run_pod("p")
+
+    assert created["spec"]["schedulerName"] == "hamid-scheduler"
+    assert bound["spec"]["nodeName"] == NODE
+    (share,) = read_allocation(bound).container("main").shares
+    assert (share.memory_mib, share.core_percent) == (3000, 30)
+    assert status.phase is Phase.RUNNING
+    grant = around.kubelet.grant(bound["metadata"]["uid"], "main")
+    assert grant.envs["NVIDIA_VISIBLE_DEVICES"] == share.device_uuid
+    _, allocations = await served.get("/debug/allocations")
+    assert [g["pod_name"] for g in allocations["grants"]] == ["p"]
+    _, metrics = await served.get("/metrics")
+    assert share.device_uuid in metrics
+    await served.stop()
+
+
+async def test_a_refused_pod_is_told_why_by_the_api_server(around):
+    served = await around.serve()
+    await around.trust(served)
+
+    with pytest.raises(Exception, match=r"nvidia\.com/gpumem"):
+        await around.create_pod("p", gpu=1, gpumem="3.5")
+
+    await served.stop()
+
+
+async def test_only_who_has_the_leaders_certificate_may_call_the_extender(around):
+    served = await around.serve()
+    await served.wait_until_ready("certificates")
+    session = await around.scheduler_session()
+    url = f"{served.url('extender')}/scheduler/filter"
+
+    async with session.post(url, data=b"{}") as answer:
+        assert answer.status == 400  # read, and found to be no call of kube-scheduler
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as stranger:
+        with pytest.raises(aiohttp.ClientError):
+            await stranger.post(url, data=b"{}")
+    plain = url.replace("https:", "http:")
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientError):
+            await session.post(plain, data=b"{}")
+    await served.stop()
+
+
+async def test_a_follower_says_who_leads_and_hangs_up(around):
+    leader = await around.serve()
+    await leader.wait_until_ready("certificates")
+    follower = await around.serve(around.settings(OTHER))
+    await follower.wait_until_ready("certificates")
+    session = await around.scheduler_session()
+
+    async with session.post(f"{follower.url('extender')}/scheduler/filter", data=b"{}") as answer:
+        body = await answer.json()
+
+    lease = await around.kube.get(LEASES, LEASE.name, namespace=NAMESPACE)
+    holder = lease["spec"]["holderIdentity"]
+    assert holder.startswith(f"{NODE}_")
+    assert answer.status == 503
+    assert answer.headers["Connection"] == "close"
+    assert holder in body["message"] + body["hint"]
+    await follower.stop()
+    await leader.stop()
+
+
+async def test_a_follower_goes_on_where_the_leader_ended(around):
+    first = await around.serve()
+    await first.wait_until_ready("kubelet", "own-pods", "certificates")
+    await around.trust(first)
+    await around.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
+    second = await around.serve(around.settings(OTHER))
+    await second.wait_until_ready("certificates")
+    created = await around.create_pod("p", gpu=1, gpumem=3000)
+    assert await around.leader_port() == first.daemon.web.ports.get()["extender"]
+
+    await first.stop()
+
+    async def leads():
+        _, body = await second.get("/readyz")
+        return body["conditions"]["scheduler"]["reason"] == "leads"
+
+    await eventually(leads)
+    expected = second.daemon.web.ports.get()["extender"]
+
+    async def is_led_here():
+        return await around.leader_port() == expected
+
+    await eventually(is_led_here)
+    bound = await place(around, created, second)
+    assert bound["spec"]["nodeName"] == NODE
+    await second.stop()
+
+
+async def test_the_leader_needs_no_more_rights_on_secrets_than_the_chart_gives(around):
+    allowed = {
+        ("get", "hamid-tls"),
+        ("update", "hamid-tls"),
+        ("update", "hamid-scheduler-client"),
+    }
+    around.api.gate.authorize = lambda attempt: (
+        attempt.resource != "secrets"
+        or attempt.caller == "cluster"
+        or (attempt.verb, attempt.name) in allowed
+    )
+    served = await around.serve()
+
+    await served.wait_until_ready("certificates")
+    await around.scheduler_session()
+    await around.trust(served)
+
+    assert around.api.gate.requests.count(resource="secrets", code=403) == 0
+    tls = await around.kube.get(SECRETS, "hamid-tls", namespace=NAMESPACE)
+    hook = await around.kube.get(MUTATING_WEBHOOKS, "hamid")
+    bundle = hook["webhooks"][0]["clientConfig"]["caBundle"]
+    assert base64.b64decode(bundle) in base64.b64decode(tls["data"]["ca.crt"])
+    await served.stop()
+
+
+def cut_off(around):
+    """No request of a daemon gets an answer from now on."""
+    around.api.faults.add(Fault(kind=FaultKind.DROP, caller="hamid", times=None))
+
+
+async def test_cards_are_registered_while_the_api_server_is_away_and_the_rest_follows(around, logs):
+    lead = {"metadata": {"labels": {"lead": "yes"}}}
+    await around.kube.patch(NODES, NODE, lead, kind=PatchKind.MERGE)
+    cut_off(around)
+    served = await around.serve(
+        around.settings(leader_nodes=LeaderNodes(label="lead", value="yes"))
+    )
+
+    await around.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
+    code, body = await served.get("/readyz")
+    assert code == 503
+    told = {name: c["true"] for name, c in body["conditions"].items()}
+    assert not told["own-pods"]
+    assert not told["certificates"]
+
+    async def is_delayed():
+        return [e for e in logs if e["event"] == "start delayed" and "election" in e["what"]]
+
+    await eventually(is_delayed)
+    around.api.faults.clear()
+    await served.wait_until_ready("kubelet", "own-pods", "certificates")
+    assert await around.leader_port()
+    assert len(await is_delayed()) == 1
+    await served.stop()
+
+
+async def test_what_runs_starts_again_without_the_api_server_and_what_is_new_is_told_why_not(
+    around,
+):
+    served = await around.serve()
+    await served.wait_until_ready("kubelet", "own-pods", "certificates")
+    await around.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
+    await around.trust(served)
+    for name in ("old", "new"):
+        await place(around, await around.create_pod(name, gpu=1, gpumem=3000), served)
+    await around.run_pod("old")
+    uid = (await around.kube.get(PODS, "old", namespace="default"))["metadata"]["uid"]
+    await served.stop()
+    cut_off(around)
+
+    served = await around.serve()
+    await around.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
+    again = await around.kubelet.start_container(uid, "main")
+    refused = await around.run_pod("new")
+
+    assert again.containers["main"].state is ContainerState.RUNNING
+    assert again.containers["main"].start_count == 2
+    assert refused.phase is Phase.FAILED
+    assert "the API server did not tell" in refused.message
+    await served.stop()
