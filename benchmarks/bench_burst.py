@@ -174,6 +174,13 @@ def _report_ours(
     way_s = sum(burst.running_s) / pods
     ours_s = sum(spent.values())
     emit(BENCH, "own_code_share", unit="% of a pod's way", value=100 * ours_s / way_s)
+    admitting_s = pods * (spent["preferred"] + spent["allocate"])
+    emit(
+        BENCH,
+        "own_code_share/admission",
+        unit="% of all_running",
+        value=100 * admitting_s / burst.total_s,
+    )
     emit(BENCH, "own_code_per_pod", unit="s", value=ours_s)
     for part, seconds in spent.items():
         emit(BENCH, f"own_code_per_pod/{part}", unit="s", value=seconds)
