@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -17,7 +18,7 @@ from hamid.web.responses import json_body
 from hamid.web.server import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from prometheus_client import CollectorRegistry
 
@@ -101,8 +102,10 @@ def _json(value: Any, *, status: int = HTTPStatus.OK) -> web.Response:
 
 
 def _plain(value: object) -> object:
-    """What orjson does not know: sets in order, anything else as text."""
-    return sorted(value) if isinstance(value, set | frozenset) else str(value)
+    """What orjson does not know: sets in order, mappings of any kind, anything else as text."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _tasks() -> list[Mapping[str, str]]:
@@ -113,11 +116,22 @@ def _tasks() -> list[Mapping[str, str]]:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    stack = task.get_stack(limit=1)
-    if not stack:
-        return "running"
-    frame = stack[-1]
-    return f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+    """The innermost function of ours that the task waits in, and the line."""
+    place, awaited = "", task.get_coro()
+    while awaited is not None:
+        frame = _of_any_kind(awaited, "frame")
+        if frame is not None:
+            code, module = frame.f_code, frame.f_globals.get("__name__", "")
+            if not place or module.startswith("hamid."):
+                place = f"{module}.{code.co_qualname}:{frame.f_lineno}"
+        awaited = _of_any_kind(awaited, "await")
+    return place
+
+
+def _of_any_kind(awaited: object, attribute: str) -> Any:
+    """The attribute of a coroutine (`cr_…`) or an async generator (`ag_…`); else None."""
+    found = getattr(awaited, f"cr_{attribute}", None)
+    return found if found is not None else getattr(awaited, f"ag_{attribute}", None)
 
 
 def _iso(at_s: float) -> str:

@@ -55,6 +55,9 @@ def configure_logs(log_format: LogFormat, level: LogLevel) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=renderer)
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
     )
     logging.basicConfig(handlers=[handler], level=max(numeric, logging.WARNING), force=True)

@@ -136,6 +136,9 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    # A site on `::` sees callers by IPv4 as ::ffff:127.0.0.1.
+    mapped = address.ipv4_mapped if address.version == 6 else None  # noqa: PLR2004 - IPv6
+    return (mapped or address).is_loopback

@@ -96,4 +96,6 @@ def test_a_private_site_is_never_open_to_the_network(host, tls, is_allowed):
 
 def test_a_host_name_that_is_not_localhost_counts_as_reachable():
     assert is_loopback("localhost")
+    assert is_loopback("::ffff:127.0.0.1")
+    assert not is_loopback("::ffff:10.0.0.1")
     assert not is_loopback("gpu-node-1")
