@@ -1,18 +1,32 @@
 #include "context.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "real.h"
 
-CUresult context_uuid(CUdevice device, char ret_uuid[HAMID_UUID_BYTES])
+#define ORDINALS_MAX HAMID_DEVICES_MAX
+
+enum { UNKNOWN, FILLING, KNOWN };
+
+static struct pages_device devices[ORDINALS_MAX];
+static _Atomic int states[ORDINALS_MAX];
+
+static _Atomic uint64_t contexts_gone = 1; /* how often; the thread's memory is of one count */
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+	uint64_t contexts_gone;
+	struct whereabouts here;
+} last;
+
+CUresult context_uuid(CUdevice ordinal, char ret_uuid[HAMID_UUID_BYTES])
 {
 	CUuuid uuid;
 	CUresult cr;
 	/* The first version names the card even where the device is an instance of it (MIG). */
 	if (real.cuDeviceGetUuid_v2)
-		cr = real.cuDeviceGetUuid_v2(&uuid, device);
+		cr = real.cuDeviceGetUuid_v2(&uuid, ordinal);
 	else if (real.cuDeviceGetUuid)
-		cr = real.cuDeviceGetUuid(&uuid, device);
+		cr = real.cuDeviceGetUuid(&uuid, ordinal);
 	else
 		cr = CUDA_ERROR_NOT_SUPPORTED; /* drivers before 9.2 */
 	if (cr != CUDA_SUCCESS)
@@ -26,11 +40,69 @@ CUresult context_uuid(CUdevice device, char ret_uuid[HAMID_UUID_BYTES])
 	return CUDA_SUCCESS;
 }
 
-CUresult context_current_uuid(char ret_uuid[HAMID_UUID_BYTES])
+CUresult context_device(CUdevice ordinal, struct pages_device **ret_device)
 {
-	CUdevice device;
-	if (!real.cuCtxGetDevice)
+	if (ordinal < 0 || ordinal >= ORDINALS_MAX)
+		return CUDA_ERROR_INVALID_DEVICE;
+	struct pages_device *device = &devices[ordinal];
+	if (atomic_load_explicit(&states[ordinal], memory_order_acquire) != KNOWN) {
+		char uuid[HAMID_UUID_BYTES] = "";
+		CUresult cr = context_uuid(ordinal, uuid);
+		if (cr != CUDA_SUCCESS)
+			return cr;
+		int expected = UNKNOWN;
+		if (atomic_compare_exchange_strong(&states[ordinal], &expected, FILLING)) {
+			__builtin_memcpy(device->uuid, uuid, sizeof uuid);
+			atomic_store_explicit(&states[ordinal], KNOWN, memory_order_release);
+		}
+		/* Another thread copies a few bytes at this moment. */
+		while (atomic_load_explicit(&states[ordinal], memory_order_acquire) != KNOWN)
+			;
+	}
+	*ret_device = device;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_here(struct whereabouts *ret_here)
+{
+	CUcontext current = NULL;
+	if (!real.cuCtxGetCurrent || !real.cuCtxGetDevice)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuCtxGetDevice(&device);
-	return cr == CUDA_SUCCESS ? context_uuid(device, ret_uuid) : cr;
+	CUresult cr = real.cuCtxGetCurrent(&current);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	const uint64_t gone = atomic_load_explicit(&contexts_gone, memory_order_acquire);
+	if (!current || last.here.context != current || last.contexts_gone != gone) {
+		struct whereabouts here = {.context = current};
+		cr = real.cuCtxGetDevice(&here.ordinal); /* says itself what is wrong with none */
+		if (cr == CUDA_SUCCESS)
+			cr = context_device(here.ordinal, &here.device);
+		if (cr != CUDA_SUCCESS)
+			return cr;
+		last.here = here;
+		last.contexts_gone = gone;
+	}
+	*ret_here = last.here;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_of_stream(CUstream stream, struct whereabouts *ret_there)
+{
+	CUresult cr = context_here(ret_there);
+	CUcontext owner;
+	/* NULL, legacy (1) and per thread (2) are whatever is current. */
+	if ((uintptr_t)stream <= 2 || !real.cuStreamGetCtx ||
+	    real.cuStreamGetCtx(stream, &owner) != CUDA_SUCCESS || !owner ||
+	    (cr == CUDA_SUCCESS && owner == ret_there->context))
+		return cr;
+	if (real.cuCtxPushCurrent_v2(owner) != CUDA_SUCCESS)
+		return cr;
+	CUresult theirs = context_here(ret_there);
+	real.cuCtxPopCurrent_v2(&owner);
+	return theirs;
+}
+
+void context_forget(void)
+{
+	atomic_fetch_add(&contexts_gone, 1);
 }

@@ -1,13 +1,32 @@
 /*
- * Which device a call is about. Devices are told by UUID: ordinals depend on CUDA_VISIBLE_DEVICES.
+ * Which device, and which context, a call is about. Devices are told by UUID: ordinals depend on
+ * CUDA_VISIBLE_DEVICES.
+ *
+ * Threads: any; no lock. What the calling thread's context is on is remembered per thread until any
+ * context is destroyed.
  */
 #pragma once
 
 #include "cuda_subset.h"
-#include "hamid_pages.h"
+#include "pages.h"
+
+struct whereabouts {
+	CUcontext context;
+	CUdevice ordinal;
+	struct pages_device *device;
+};
 
 /* "GPU-xxxxxxxx-…" of an ordinal; of a MIG instance its own. The driver's error if it has none. */
-CUresult context_uuid(CUdevice device, char ret_uuid[HAMID_UUID_BYTES]);
+CUresult context_uuid(CUdevice ordinal, char ret_uuid[HAMID_UUID_BYTES]);
 
-/* The same for the calling thread's current context; the driver's own error without one. */
-CUresult context_current_uuid(char ret_uuid[HAMID_UUID_BYTES]);
+/* The device of an ordinal; lives as long as the process. The driver's error if there is none. */
+CUresult context_device(CUdevice ordinal, struct pages_device **ret_device);
+
+/* The calling thread's current context and its device; the driver's own error without one. */
+CUresult context_here(struct whereabouts *ret_here);
+
+/* The same for a stream's context: the current one for the streams that every context has. */
+CUresult context_of_stream(CUstream stream, struct whereabouts *ret_there);
+
+/* A context was destroyed or reset: handles may be given again. */
+void context_forget(void);

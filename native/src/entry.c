@@ -84,7 +84,8 @@ static struct dlsym_answer answer_hooked(real_dlsym_fn lookup, const struct hook
 		return is_before_us(caller) ? pass : final(row->hook);
 	if (handle == RTLD_DEFAULT)
 		return pass;
-	return final(hook_table_swap(row->library, lookup(handle, symbol)));
+	void *found = lookup(handle, symbol);
+	return final(found == driver ? row->hook : found);
 }
 
 struct dlsym_answer hamid_dlsym_answer(void *handle, const char *symbol, void *caller)
@@ -118,7 +119,7 @@ HOOK_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int c
 	hook_table_learn_lookups();
 	CUresult cr = real.cuGetProcAddress(symbol, function, cuda_version, flags);
 	if (cr == CUDA_SUCCESS && function)
-		*function = hook_table_swap(REAL_CUDA, *function);
+		*function = hook_table_swap(symbol, *function);
 	return cr;
 }
 
@@ -130,6 +131,6 @@ HOOK_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, in
 	hook_table_learn_lookups();
 	CUresult cr = real.cuGetProcAddress_v2(symbol, function, cuda_version, flags, status);
 	if (cr == CUDA_SUCCESS && function)
-		*function = hook_table_swap(REAL_CUDA, *function);
+		*function = hook_table_swap(symbol, *function);
 	return cr;
 }

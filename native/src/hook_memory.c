@@ -1,67 +1,165 @@
 /*
- * Taking and giving back device memory. A hook asks the ledger, calls the driver, records.
+ * Memory that a call takes and a call gives back: linear, pitched, managed. A hook asks the ledger,
+ * calls the driver, records.
+ *
+ * Managed memory is charged in full to the device that is current when it is taken, wherever its
+ * pages are at the moment.
  *
  * Fails closed: memory that cannot be counted is not allocated. A free always reaches the driver,
  * and the driver's word is the answer.
  */
+#include <errno.h>
+
 #include "context.h"
 #include "errors.h"
+#include "hook_pool.h"
 #include "hooks.h"
 #include "ledger.h"
 #include "real.h"
 
-/* What is counted is what the current device owns; without a context the driver says so itself. */
-static CUresult reserve_here(uint64_t size_bytes, struct ledger_charge *ret_charge)
+/* Where a call allocates, and what it has reserved for that. */
+struct taking {
+	struct whereabouts here;
+	struct ledger_charge charge;
+};
+
+/* The driver gives out whole units, and a block of one byte takes one. */
+#define UNIT_BYTES 512u
+
+static uint64_t whole_units(uint64_t size_bytes)
 {
-	char uuid[HAMID_UUID_BYTES];
-	CUresult cr = context_current_uuid(uuid);
+	return size_bytes > UINT64_MAX - UNIT_BYTES ?
+		       UINT64_MAX :
+		       (size_bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+}
+
+static CUresult begin(uint64_t size_bytes, struct taking *ret_taking)
+{
+	CUresult cr = context_here(&ret_taking->here);
 	if (cr != CUDA_SUCCESS)
 		return cr;
-	return cu_from_errno(ledger_reserve(uuid, size_bytes, ret_charge));
+	return hook_reserve(ret_taking->here.device, whole_units(size_bytes), &ret_taking->charge);
+}
+
+/* The driver answered `cr`: record, or undo. */
+static CUresult end(const struct taking *taking, CUresult cr, CUdeviceptr address)
+{
+	if (cr != CUDA_SUCCESS) {
+		ledger_cancel(&taking->charge);
+		return cr;
+	}
+	int r = ledger_commit(&taking->charge, LEDGER_MEMORY, address,
+			      (uintptr_t)taking->here.context);
+	if (r < 0) {
+		real.cuMemFree_v2(address);
+		ledger_cancel(&taking->charge);
+	}
+	return cu_from_errno(r);
 }
 
 HOOK_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size_bytes)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemAlloc_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_charge charge;
-	CUresult cr = reserve_here(size_bytes, &charge);
+	struct taking taking;
+	CUresult cr = begin(size_bytes, &taking);
 	if (cr != CUDA_SUCCESS)
 		return cr;
-
 	cr = real.cuMemAlloc_v2(address, size_bytes);
-	if (cr != CUDA_SUCCESS) {
-		ledger_cancel(&charge);
-		return cr;
-	}
-	ledger_commit(&charge, *address);
-	return CUDA_SUCCESS;
+	return end(&taking, cr, cr == CUDA_SUCCESS ? *address : 0);
 }
 
 HOOK_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size_bytes)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemAlloc)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_charge charge;
-	CUresult cr = reserve_here(size_bytes, &charge);
+	struct taking taking;
+	CUresult cr = begin(size_bytes, &taking);
 	if (cr != CUDA_SUCCESS)
 		return cr;
-
 	cr = real.cuMemAlloc(address, size_bytes);
-	if (cr != CUDA_SUCCESS) {
-		ledger_cancel(&charge);
-		return cr;
-	}
-	ledger_commit(&charge, *address);
-	return CUDA_SUCCESS;
+	return end(&taking, cr, cr == CUDA_SUCCESS ? *address : 0);
 }
 
-static CUresult settle(CUresult cr, int taken, const struct ledger_charge *charge, uint64_t address)
+HOOK_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size_bytes, unsigned int flags)
 {
-	if (taken == 0 && cr == CUDA_SUCCESS)
-		ledger_release(charge);
+	if (!real_load(REAL_CUDA) || !real.cuMemAllocManaged)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	struct taking taking;
+	CUresult cr = begin(size_bytes, &taking);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = real.cuMemAllocManaged(address, size_bytes, flags);
+	return end(&taking, cr, cr == CUDA_SUCCESS ? *address : 0);
+}
+
+/* Saturates: what is that large is refused. */
+static uint64_t times(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* The driver chose a pitch; what that takes is charged, or the block goes back. */
+static CUresult end_pitched(struct taking *taking, CUresult cr, CUdeviceptr address, uint64_t pitch,
+			    uint64_t height)
+{
+	if (cr == CUDA_SUCCESS) {
+		CUresult resized = hook_resize(&taking->charge, whole_units(times(pitch, height)));
+		if (resized != CUDA_SUCCESS) {
+			real.cuMemFree_v2(address);
+			cr = resized;
+		}
+	}
+	return end(taking, cr, address);
+}
+
+HOOK_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width_bytes,
+					size_t height, unsigned int element_bytes)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemAllocPitch_v2)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	struct taking taking;
+	CUresult cr = begin(times(width_bytes, height), &taking);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = real.cuMemAllocPitch_v2(address, pitch, width_bytes, height, element_bytes);
+	return end_pitched(&taking, cr, cr == CUDA_SUCCESS ? *address : 0,
+			   cr == CUDA_SUCCESS ? *pitch : 0, height);
+}
+
+HOOK_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch,
+				     unsigned int width_bytes, unsigned int height,
+				     unsigned int element_bytes)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemAllocPitch)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	struct taking taking;
+	CUresult cr = begin(times(width_bytes, height), &taking);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = real.cuMemAllocPitch(address, pitch, width_bytes, height, element_bytes);
+	return end_pitched(&taking, cr, cr == CUDA_SUCCESS ? *address : 0,
+			   cr == CUDA_SUCCESS ? *pitch : 0, height);
+}
+
+/* --- giving back: any of the calls may be handed any kind of block --- */
+
+static int take(CUdeviceptr address, struct ledger_entry *ret_entry)
+{
+	int r = ledger_take(LEDGER_MEMORY, address, ret_entry);
+	return r < 0 && pools_are_charged() ? ledger_take(LEDGER_POOLED, address, ret_entry) : r;
+}
+
+static CUresult settle(CUresult cr, int taken, const struct ledger_entry *entry)
+{
+	if (taken == 0 && cr != CUDA_SUCCESS)
+		ledger_put_back(entry);
+	else if (taken == 0 && entry->kind == LEDGER_POOLED)
+		pools_forget(entry);
 	else if (taken == 0)
-		ledger_put_back(charge, address);
+		ledger_release(entry);
+	hook_settle_pools();
 	return cr;
 }
 
@@ -69,16 +167,34 @@ HOOK_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemFree_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_charge charge;
-	int taken = ledger_take(address, &charge);
-	return settle(real.cuMemFree_v2(address), taken, &charge, address);
+	struct ledger_entry entry;
+	int taken = take(address, &entry);
+	return settle(real.cuMemFree_v2(address), taken, &entry);
 }
 
 HOOK_EXPORT CUresult cuMemFree(CUdeviceptr_v1 address)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemFree)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_charge charge;
-	int taken = ledger_take(address, &charge);
-	return settle(real.cuMemFree(address), taken, &charge, address);
+	struct ledger_entry entry;
+	int taken = take(address, &entry);
+	return settle(real.cuMemFree(address), taken, &entry);
+}
+
+HOOK_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemFreeAsync)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	struct ledger_entry entry;
+	int taken = take(address, &entry);
+	return settle(real.cuMemFreeAsync(address, stream), taken, &entry);
+}
+
+HOOK_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemFreeAsync_ptsz)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	struct ledger_entry entry;
+	int taken = take(address, &entry);
+	return settle(real.cuMemFreeAsync_ptsz(address, stream), taken, &entry);
 }

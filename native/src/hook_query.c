@@ -6,6 +6,7 @@
 
 #include "context.h"
 #include "errors.h"
+#include "hook_pool.h"
 #include "hooks.h"
 #include "real.h"
 #include "told.h"
@@ -33,11 +34,12 @@ static CUresult retell(const char *uuid, size_t *free_bytes, size_t *total_bytes
 /* The slice's figures of the current device. */
 static CUresult current_memory(size_t *ret_free_bytes, size_t *ret_total_bytes)
 {
-	char uuid[HAMID_UUID_BYTES];
-	CUresult cr = context_current_uuid(uuid);
+	struct whereabouts here;
+	hook_settle_pools();
+	CUresult cr = context_here(&here);
 	if (cr == CUDA_SUCCESS)
 		cr = real.cuMemGetInfo_v2(ret_free_bytes, ret_total_bytes);
-	return cr == CUDA_SUCCESS ? retell(uuid, ret_free_bytes, ret_total_bytes) : cr;
+	return cr == CUDA_SUCCESS ? retell(here.device->uuid, ret_free_bytes, ret_total_bytes) : cr;
 }
 
 HOOK_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -14,7 +14,10 @@
 
 struct hook_row {
 	const char *symbol;
+	const char *name; /* as cuGetProcAddress takes it */
 	enum real_library library;
+	int cuda_version; /* that introduced this form; 0: not to be asked for */
+	cuuint64_t stream_flags;
 	void *hook;
 	size_t real_offset; /* in struct real_driver */
 };
@@ -31,5 +34,8 @@ void *hook_table_real(const struct hook_row *row);
  */
 void hook_table_learn_lookups(void);
 
-/* The hook of the driver's function at `address`, or `address` itself. */
-void *hook_table_swap(enum real_library library, void *address);
+/*
+ * What cuGetProcAddress answered to `name`: the hook of the driver's function at `address`, or
+ * `address` itself. The name counts too, for a driver may have one function under several.
+ */
+void *hook_table_swap(const char *name, void *address);

@@ -9,6 +9,7 @@
 
 #define HOOK_EXPORT __attribute__((visibility("default")))
 
-#define HOOK(library, result, symbol, params) HOOK_EXPORT result symbol params;
+#define HOOK(library, result, symbol, class, name, version, stream, params) \
+	HOOK_EXPORT result symbol params;
 #include "hooks.def"
 #undef HOOK

@@ -1,102 +1,82 @@
 /*
- * One hash table, open addressing, linear probing; deletion moves later entries up, so there are no
- * tombstones and a look-up stays short for ever. Its memory comes from mmap: the program's malloc
+ * Shards of open addressing, linear probing; deletion moves later entries up, so there are no
+ * tombstones and a look-up stays short for ever. The memory comes from mmap: the program's malloc
  * is not entered from within its CUDA calls.
  */
 #include "ledger.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "pages.h"
+#define SHARDS 64u
+#define FIRST_CAPACITY 128u /* entries; a power of two, as all capacities */
 
-#define FIRST_CAPACITY 1024u /* entries; a power of two, as all capacities */
+struct shard {
+	pthread_mutex_t mutex; /* LOCK_LEDGER */
+	struct ledger_entry *entries;
+	size_t capacity;
+	size_t count;
+} __attribute__((aligned(64)));
 
-struct entry {
-	uint64_t address; /* 0: empty */
-	uint64_t size_bytes;
-	uint32_t device;
-	uint32_t padding;
+static struct shard shards[SHARDS] = {
+	[0 ... SHARDS - 1] = {.mutex = PTHREAD_MUTEX_INITIALIZER},
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* LOCK_LEDGER */
-static struct entry *entries;
-static size_t capacity;
-static size_t count;   /* entries in the table */
-static size_t promised; /* room kept for charges that are reserved */
-
-static size_t home_of(uint64_t address)
+/* Addresses are multiples of large powers of two: multiply, take high bits. */
+static uint64_t hash_of(enum ledger_kind kind, uint64_t key)
 {
-	/* Addresses are multiples of large powers of two: multiply, take the high bits. */
-	return (size_t)((address * 0x9e3779b97f4a7c15ull) >> 32) & (capacity - 1);
+	return (key ^ (uint64_t)kind << 56) * 0x9e3779b97f4a7c15ull;
 }
 
-/* Returns what stood there for the address before; its address is 0 if nothing did. */
-static struct entry insert(const struct entry *entry)
+static struct shard *shard_of(enum ledger_kind kind, uint64_t key)
 {
-	size_t at = home_of(entry->address);
-	while (entries[at].address && entries[at].address != entry->address)
-		at = (at + 1) & (capacity - 1);
-	if (!entries[at].address)
-		count++;
-	struct entry before = entries[at];
-	entries[at] = *entry;
-	return before;
+	return &shards[hash_of(kind, key) >> 58];
 }
 
-static int grow(void)
+static size_t home_of(const struct shard *shard, enum ledger_kind kind, uint64_t key)
 {
-	struct entry *old = entries;
-	const size_t old_capacity = capacity;
-	const size_t new_capacity = old_capacity ? old_capacity * 2 : FIRST_CAPACITY;
-	void *memory = mmap(NULL, new_capacity * sizeof *entries, PROT_READ | PROT_WRITE,
+	return (size_t)(hash_of(kind, key) >> 20) & (shard->capacity - 1);
+}
+
+/* Where the key's entry is, or the empty place where it would be. Pre: capacity. */
+static size_t find(const struct shard *shard, enum ledger_kind kind, uint64_t key)
+{
+	size_t at = home_of(shard, kind, key);
+	while (shard->entries[at].kind != LEDGER_NONE &&
+	       (shard->entries[at].key != key || shard->entries[at].kind != kind))
+		at = (at + 1) & (shard->capacity - 1);
+	return at;
+}
+
+static int grow(struct shard *shard)
+{
+	struct shard larger = {.capacity = shard->capacity ? shard->capacity * 2 : FIRST_CAPACITY};
+	void *memory = mmap(NULL, larger.capacity * sizeof *larger.entries, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		return -ENOMEM;
-	entries = memory;
-	capacity = new_capacity;
-	count = 0;
-	for (size_t i = 0; i < old_capacity; i++)
-		if (old[i].address)
-			insert(&old[i]);
-	if (old)
-		munmap(old, old_capacity * sizeof *old);
+	larger.entries = memory;
+	for (size_t i = 0; i < shard->capacity; i++) {
+		const struct ledger_entry *entry = &shard->entries[i];
+		if (entry->kind != LEDGER_NONE)
+			larger.entries[find(&larger, entry->kind, entry->key)] = *entry;
+	}
+	if (shard->entries)
+		munmap(shard->entries, shard->capacity * sizeof *shard->entries);
+	shard->entries = larger.entries;
+	shard->capacity = larger.capacity;
 	return 0;
-}
-
-/* Keep room for one more, at most half full, so that commit cannot fail. */
-static int promise(void)
-{
-	int r = 0;
-	pthread_mutex_lock(&mutex);
-	if ((count + promised + 1) * 2 > capacity)
-		r = grow();
-	if (r == 0)
-		promised++;
-	pthread_mutex_unlock(&mutex);
-	return r;
-}
-
-static void unpromise(void)
-{
-	pthread_mutex_lock(&mutex);
-	if (promised)
-		promised--;
-	pthread_mutex_unlock(&mutex);
 }
 
 static void after_fork_in_child(void)
 {
-	pthread_mutex_init(&mutex, NULL);
 	/* The driver's memory is the parent's; a child of a CUDA process has none of its own. */
-	entries = NULL;
-	capacity = 0;
-	count = 0;
-	promised = 0;
+	memset(shards, 0, sizeof shards);
+	for (size_t i = 0; i < SHARDS; i++)
+		pthread_mutex_init(&shards[i].mutex, NULL);
 }
 
 static void watch_forks(void)
@@ -104,110 +84,236 @@ static void watch_forks(void)
 	pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-int ledger_reserve(const char *uuid, uint64_t size_bytes, struct ledger_charge *ret_charge)
+/* --- charges --- */
+
+static int claim(struct pages_device *device, uint16_t cell, uint64_t size_bytes)
 {
-	static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
-	struct device_limit limit;
-	int r = pages_limit(uuid, &limit);
+	uint64_t limit_bytes;
+	int r = pages_device_limit(device, &limit_bytes);
+	if (r == 0)
+		r = pages_claim(cell, size_bytes, limit_bytes);
+	if (r != -ENOMEM)
+		return r;
+	/* Before a no: the limit may have been raised since it was last looked at. */
+	uint64_t newest_bytes;
+	pages_look_again();
+	r = pages_device_limit(device, &newest_bytes);
+	if (r == 0 && newest_bytes <= limit_bytes)
+		return -ENOMEM;
+	return r == 0 ? pages_claim(cell, size_bytes, newest_bytes) : r;
+}
+
+int ledger_reserve(struct pages_device *device, uint64_t size_bytes,
+		   struct ledger_charge *ret_charge)
+{
+	uint64_t limit_bytes;
+	int r = pages_device_limit(device, &limit_bytes);
 	if (r == -ENOENT) {
-		*ret_charge = (struct ledger_charge){.device = LEDGER_UNCOUNTED};
+		*ret_charge = (struct ledger_charge){.cell = LEDGER_UNCOUNTED};
 		return 0;
 	}
 	if (r < 0)
 		return r;
-	if (size_bytes > limit.memory_limit_bytes)
-		return -ENOMEM;
-
-	pthread_once(&forks_watched, watch_forks);
-	r = promise();
+	uint16_t cell;
+	r = pages_device_cell(device, &cell);
 	if (r < 0)
 		return r;
-	struct ledger_charge charge = {.size_bytes = size_bytes};
-	r = pages_reserve(limit.uuid, size_bytes, limit.memory_limit_bytes, &charge.device);
-	if (r < 0) {
-		unpromise();
+	r = claim(device, cell, size_bytes);
+	if (r < 0)
 		return r;
-	}
-	*ret_charge = charge;
+	*ret_charge = (struct ledger_charge){
+		.size_bytes = size_bytes,
+		.cell = cell,
+		.device = device,
+	};
 	return 0;
 }
 
-void ledger_commit(const struct ledger_charge *charge, uint64_t address)
+int ledger_resize(struct ledger_charge *charge, uint64_t size_bytes)
 {
-	if (charge->device == LEDGER_UNCOUNTED || !address)
+	if (charge->cell == LEDGER_UNCOUNTED)
+		return 0;
+	if (size_bytes < charge->size_bytes) {
+		pages_release(charge->cell, charge->size_bytes - size_bytes);
+	} else if (size_bytes > charge->size_bytes) {
+		int r = claim(charge->device, charge->cell, size_bytes - charge->size_bytes);
+		if (r < 0)
+			return r;
+	}
+	charge->size_bytes = size_bytes;
+	return 0;
+}
+
+void ledger_force(struct ledger_charge *charge, uint64_t size_bytes)
+{
+	if (charge->cell == LEDGER_UNCOUNTED)
 		return;
-	struct entry entry = {
-		.address = address,
-		.size_bytes = charge->size_bytes,
-		.device = charge->device,
-	};
-	pthread_mutex_lock(&mutex);
-	if (promised)
-		promised--;
-	struct entry before = insert(&entry);
-	pthread_mutex_unlock(&mutex);
-	/*
-	 * The driver freed it unasked (its context was destroyed), or it would not give it again.
-	 */
-	if (before.address)
-		pages_release(before.device, before.size_bytes);
+	if (size_bytes < charge->size_bytes)
+		pages_release(charge->cell, charge->size_bytes - size_bytes);
+	else
+		pages_force(charge->cell, size_bytes - charge->size_bytes);
+	charge->size_bytes = size_bytes;
 }
 
 void ledger_cancel(const struct ledger_charge *charge)
 {
-	if (charge->device == LEDGER_UNCOUNTED)
-		return;
-	unpromise();
-	pages_release(charge->device, charge->size_bytes);
+	if (charge->cell != LEDGER_UNCOUNTED)
+		pages_release(charge->cell, charge->size_bytes);
 }
 
-/* Empty slot `hole`, and move up what its emptiness would hide. */
-static void remove_at(size_t hole)
-{
-	size_t at = hole;
-	for (;;) {
-		at = (at + 1) & (capacity - 1);
-		if (!entries[at].address)
-			break;
-		size_t home = home_of(entries[at].address);
-		/* May this entry move to the hole? Only if its home is not between hole and at. */
-		if (((at - home) & (capacity - 1)) >= ((at - hole) & (capacity - 1))) {
-			entries[hole] = entries[at];
-			hole = at;
-		}
-	}
-	entries[hole].address = 0;
-	count--;
-}
+/* --- the table --- */
 
-int ledger_take(uint64_t address, struct ledger_charge *ret_charge)
+/* Add, or replace what stood there: *ret_before, whose kind is LEDGER_NONE if nothing did. */
+static int insert(const struct ledger_entry *entry, struct ledger_entry *ret_before)
 {
-	int r = -ENOENT;
-	pthread_mutex_lock(&mutex);
-	if (address && capacity) {
-		size_t at = home_of(address);
-		while (entries[at].address && entries[at].address != address)
-			at = (at + 1) & (capacity - 1);
-		if (entries[at].address) {
-			*ret_charge = (struct ledger_charge){
-				.size_bytes = entries[at].size_bytes,
-				.device = entries[at].device,
-			};
-			remove_at(at);
-			promised++; /* for ledger_put_back */
-			r = 0;
-		}
+	static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+	pthread_once(&forks_watched, watch_forks);
+	int r = 0;
+	struct shard *shard = shard_of(entry->kind, entry->key);
+	pthread_mutex_lock(&shard->mutex);
+	if ((shard->count + 1) * 2 > shard->capacity)
+		r = grow(shard);
+	/* Without memory for more: half full is for speed; it may be filled but for one place. */
+	if (r < 0 && shard->capacity && shard->count + 1 < shard->capacity)
+		r = 0;
+	if (r == 0) {
+		size_t at = find(shard, entry->kind, entry->key);
+		*ret_before = shard->entries[at];
+		shard->entries[at] = *entry;
+		shard->count += ret_before->kind == LEDGER_NONE;
 	}
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&shard->mutex);
 	return r;
 }
 
-void ledger_put_back(const struct ledger_charge *charge, uint64_t address)
+int ledger_commit(const struct ledger_charge *charge, enum ledger_kind kind, uint64_t key,
+		  uint64_t owner)
 {
-	ledger_commit(charge, address);
+	if (charge->cell == LEDGER_UNCOUNTED)
+		return 0;
+	const struct ledger_entry entry = {
+		.key = key,
+		.size_bytes = charge->size_bytes,
+		.owner = owner,
+		.count = 1,
+		.cell = charge->cell,
+		.kind = (uint16_t)kind,
+	};
+	struct ledger_entry before;
+	int r = insert(&entry, &before);
+	/* The driver freed it unasked, or it would not give it again. */
+	if (r == 0 && before.kind != LEDGER_NONE)
+		ledger_release(&before);
+	return r;
 }
 
-void ledger_release(const struct ledger_charge *charge)
+void ledger_put_back(const struct ledger_entry *entry)
 {
-	ledger_cancel(charge);
+	struct ledger_entry before;
+	struct ledger_entry whole = *entry;
+	whole.count = entry->count ? entry->count : 1;
+	/* Without room its bytes stay counted for the life of the process. */
+	if (insert(&whole, &before) == 0 && before.kind != LEDGER_NONE)
+		ledger_release(&before);
+}
+
+/* Empty the place `hole`, and move up what its emptiness would hide. */
+static void remove_at(struct shard *shard, size_t hole)
+{
+	const size_t mask = shard->capacity - 1;
+	for (size_t at = (hole + 1) & mask; shard->entries[at].kind != LEDGER_NONE;
+	     at = (at + 1) & mask) {
+		size_t home = home_of(shard, shard->entries[at].kind, shard->entries[at].key);
+		/* May this entry move to the hole? Only if its home is not between hole and at. */
+		if (((at - home) & mask) >= ((at - hole) & mask)) {
+			shard->entries[hole] = shard->entries[at];
+			hole = at;
+		}
+	}
+	shard->entries[hole].kind = LEDGER_NONE;
+	shard->count--;
+}
+
+int ledger_take(enum ledger_kind kind, uint64_t key, struct ledger_entry *ret_entry)
+{
+	int r = -ENOENT;
+	struct shard *shard = shard_of(kind, key);
+	pthread_mutex_lock(&shard->mutex);
+	size_t at = shard->count ? find(shard, kind, key) : 0;
+	if (shard->count && shard->entries[at].kind != LEDGER_NONE) {
+		*ret_entry = shard->entries[at];
+		remove_at(shard, at);
+		r = 0;
+	}
+	pthread_mutex_unlock(&shard->mutex);
+	return r;
+}
+
+void ledger_release(const struct ledger_entry *entry)
+{
+	/* The bytes of these two are an extent: another entry is charged. */
+	if (entry->kind != LEDGER_POOLED && entry->kind != LEDGER_MAPPING && entry->size_bytes)
+		pages_release(entry->cell, entry->size_bytes);
+}
+
+int ledger_hold(enum ledger_kind kind, uint64_t key)
+{
+	int r = -ENOENT;
+	struct shard *shard = shard_of(kind, key);
+	pthread_mutex_lock(&shard->mutex);
+	size_t at = shard->count ? find(shard, kind, key) : 0;
+	if (shard->count && shard->entries[at].kind != LEDGER_NONE) {
+		shard->entries[at].count++;
+		r = 0;
+	}
+	pthread_mutex_unlock(&shard->mutex);
+	return r;
+}
+
+int ledger_let_go(enum ledger_kind kind, uint64_t key, struct ledger_entry *ret_entry)
+{
+	int r = -ENOENT;
+	struct shard *shard = shard_of(kind, key);
+	pthread_mutex_lock(&shard->mutex);
+	size_t at = shard->count ? find(shard, kind, key) : 0;
+	if (shard->count && shard->entries[at].kind != LEDGER_NONE) {
+		shard->entries[at].count--;
+		*ret_entry = shard->entries[at];
+		if (ret_entry->count == 0)
+			remove_at(shard, at);
+		r = 0;
+	}
+	pthread_mutex_unlock(&shard->mutex);
+	return r;
+}
+
+static bool is_of_context(const struct ledger_entry *entry, uint64_t context)
+{
+	switch (entry->kind) {
+	case LEDGER_MEMORY:
+	case LEDGER_ARRAY:
+	case LEDGER_MIPMAP:
+	case LEDGER_EXTERNAL:
+	case LEDGER_CONTEXT:
+		return entry->owner == context;
+	default:
+		return false;
+	}
+}
+
+void ledger_release_owned(uint64_t context)
+{
+	for (size_t i = 0; i < SHARDS; i++) {
+		struct shard *shard = &shards[i];
+		pthread_mutex_lock(&shard->mutex);
+		for (size_t at = 0; at < shard->capacity;) {
+			if (!is_of_context(&shard->entries[at], context)) {
+				at++;
+				continue;
+			}
+			ledger_release(&shard->entries[at]);
+			remove_at(shard, at); /* another may have moved here: look again */
+		}
+		pthread_mutex_unlock(&shard->mutex);
+	}
 }

@@ -1,36 +1,82 @@
 /*
- * What this process has allocated and not yet freed, so that a free gives back what the allocation
- * took.
+ * What this process holds and has not given back, so that giving back releases what taking charged.
  *
  * Life of a charge: reserve (counted against the limit, before the driver is asked) → commit (the
- * driver gave an address) or cancel (it did not). A free takes the entry out first, since the
- * driver may give the address to another thread at once; then release, or put back if the driver
- * refused.
+ * driver gave an address or handle) or cancel (it did not). Who gives back takes the entry out
+ * first, since the driver may hand the address to another thread at once; then release, or put back
+ * if the driver refused.
  *
- * Threads: any. Not held across a call of the driver.
+ * Terms: key = the address or handle, within its kind; owner = the context that the driver frees it
+ * with (0: none), or the handle that a mapping is of; count = how many references keep it.
+ *
+ * Threads: any. No lock is held across a call of the driver. Constant time for every operation but
+ * ledger_release_owned().
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#define LEDGER_UNCOUNTED UINT32_MAX
+#include "pages.h"
+
+enum ledger_kind {
+	LEDGER_NONE, /* an empty place in the table */
+	LEDGER_MEMORY,
+	LEDGER_ARRAY,
+	LEDGER_MIPMAP,
+	LEDGER_EXTERNAL,
+	LEDGER_POOLED, /* its pool is charged, not it */
+	LEDGER_HANDLE,
+	LEDGER_MAPPING,
+	LEDGER_CONTEXT,
+};
+
+#define LEDGER_UNCOUNTED UINT16_MAX /* outside our containers; nothing is kept of it */
 
 struct ledger_charge {
 	uint64_t size_bytes;
-	uint32_t device; /* in the usage page; LEDGER_UNCOUNTED outside our containers */
+	uint16_t cell; /* the device's, in the usage page */
+	struct pages_device *device;
+};
+
+struct ledger_entry {
+	uint64_t key;
+	uint64_t size_bytes;
+	uint64_t owner;
+	uint32_t count;
+	uint16_t cell;
+	uint16_t kind;
 };
 
 /*
- * Count `size_bytes` on the device with this UUID. Fails closed. 0; -ENOMEM: over the limit, or no
- * room to remember the address in; -EPERM: the pages cannot be used.
+ * Count `size_bytes` on a device. Fails closed. 0; -ENOMEM: over the limit; -EPERM: the pages
+ * cannot be used.
  */
-int ledger_reserve(const char *uuid, uint64_t size_bytes, struct ledger_charge *ret_charge);
+int ledger_reserve(struct pages_device *device, uint64_t size_bytes,
+		   struct ledger_charge *ret_charge);
 
-void ledger_commit(const struct ledger_charge *charge, uint64_t address);
+/* Make a charge smaller or larger; as ledger_reserve, and unchanged on failure. */
+int ledger_resize(struct ledger_charge *charge, uint64_t size_bytes);
+
+/*
+ * Count what is taken already, whatever the limit says: so that the books are true and the next one
+ * is refused.
+ */
+void ledger_force(struct ledger_charge *charge, uint64_t size_bytes);
+
+/* 0, or -ENOMEM when there is no room to remember it in: then it has to be given back. */
+int ledger_commit(const struct ledger_charge *charge, enum ledger_kind kind, uint64_t key,
+		  uint64_t owner);
 void ledger_cancel(const struct ledger_charge *charge);
 
-/* Take out the entry of an address; -ENOENT if it is none of ours (the driver will know). */
-int ledger_take(uint64_t address, struct ledger_charge *ret_charge);
+/* Take out the entry of a key; -ENOENT if it is none of ours (the driver will know). */
+int ledger_take(enum ledger_kind kind, uint64_t key, struct ledger_entry *ret_entry);
+void ledger_put_back(const struct ledger_entry *entry);
+void ledger_release(const struct ledger_entry *entry);
 
-void ledger_put_back(const struct ledger_charge *charge, uint64_t address);
-void ledger_release(const struct ledger_charge *charge);
+/* One reference more, or less; the last takes the entry out: then its count is 0. -ENOENT: no entry. */
+int ledger_hold(enum ledger_kind kind, uint64_t key);
+int ledger_let_go(enum ledger_kind kind, uint64_t key, struct ledger_entry *ret_entry);
+
+/* Release everything that the driver freed with a context. */
+void ledger_release_owned(uint64_t context);

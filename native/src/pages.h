@@ -16,7 +16,7 @@
 
 /*
  * What the host allows of the device with this UUID (any prefix, see limits_find). A change on the
- * host is seen by the next call. A device that the page does not name: limit 0, and the UUID as
+ * host is seen within HAMID_LOOK_EVERY_NS. A device that the page does not name: limit 0, and the UUID as
  * given. Returns 0; -ENOENT: outside; -EPERM: the page is missing or cannot be trusted (said once).
  * Fails closed.
  */
@@ -27,11 +27,41 @@ const char *pages_limits_dir(void);
 const char *pages_usage_path(void);
 
 /*
- * Take `size_bytes` of a device for this process, unless all processes of the container then held
- * more than `limit_bytes`. `uuid` is as the control page writes it. The first call joins the usage
- * page. Returns 0 and the device's cell index; -ENOMEM: over the limit; -EPERM: the usage page
- * cannot be used.
+ * A device as this process knows it, with what was last found out about it. Only the UUID has to be
+ * filled in; it lives as long as the process.
  */
+struct pages_device {
+	char uuid[HAMID_UUID_BYTES]; /* any prefix */
+	char name[HAMID_UUID_BYTES]; /* as the control page writes it */
+	_Atomic uint64_t limit_epoch; /* which reading of the control page the limit is of */
+	_Atomic uint64_t limit_bytes;
+	_Atomic uint64_t cell; /* its cell's index + 1, under the count of forks it was found in */
+};
+
+/*
+ * The limit of a device, of a page that was looked at within the last HAMID_LOOK_EVERY_NS. Returns
+ * as pages_limit().
+ */
+int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes);
+
+/* Look at the control page at the next question, however short ago it was looked at. */
+void pages_look_again(void);
+
+#define HAMID_LOOK_EVERY_NS 50000000ull
+
+/* The device's cell in the usage page; the first call joins it. 0, -ENOMEM or -EPERM. */
+int pages_device_cell(struct pages_device *device, uint16_t *ret_cell);
+
+/*
+ * Take `size_bytes` of a cell's device for this process, unless all processes of the container then
+ * held more than `limit_bytes`. 0; -ENOMEM: over the limit; -EPERM: the page cannot be used.
+ */
+int pages_claim(uint16_t cell, uint64_t size_bytes, uint64_t limit_bytes);
+
+/* Count what is held already, whatever the limit. */
+void pages_force(uint16_t cell, uint64_t size_bytes);
+
+/* All of it in one, by name: for tests. */
 int pages_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, uint32_t *ret_device);
 
 /* Give back what pages_reserve took; never below zero. */

@@ -2,18 +2,20 @@
  * The control page: found by its fixed path, read again whenever the file at the path is another.
  *
  * The host replaces the file (new file, rename) in a directory that is mounted read-only, so one
- * stat per check tells. Nothing the container can write, its environment included, has a say here.
+ * stat tells, and one in a while is enough. Nothing the container can write, its environment included, has a say here.
  */
 #include "pages.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "hamid_paths.h"
@@ -28,6 +30,12 @@ static bool is_trusted;      /* `limits` holds what the file at the path says */
 static struct stat seen;     /* the file as it was when last read */
 static struct limits limits;
 
+/* For who takes no lock: what was found (0, -ENOENT, -EPERM), when to look again, how often read. */
+#define NOT_LOOKED 1
+static _Atomic int standing = NOT_LOOKED;
+static _Atomic uint64_t look_at_ns;
+static _Atomic uint64_t epoch = 1;
+
 const char *pages_limits_dir(void)
 {
 #ifdef HAMID_TEST_PATHS
@@ -36,6 +44,24 @@ const char *pages_limits_dir(void)
 		return dir;
 #endif
 	return HAMID_LIMITS_DIR;
+}
+
+static uint64_t look_every_ns(void)
+{
+#ifdef HAMID_TEST_PATHS
+	const char *milliseconds = getenv("HAMID_TEST_LOOK_EVERY_MS"); /* without: always */
+	return milliseconds ? strtoull(milliseconds, NULL, 10) * 1000000 : 0;
+#else
+	return HAMID_LOOK_EVERY_NS;
+#endif
+}
+
+/* The coarse clock, which takes a few ns and is a few ms late. */
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static void refuse(const char *path, const char *why)
@@ -103,10 +129,14 @@ static void refresh(void)
 	struct stat now;
 	if (sys_stat(path, &now) == 0) {
 		is_missing_said = false;
-		if (!is_same_file(&now, &seen))
+		if (!is_same_file(&now, &seen)) {
 			is_trusted = read_limits(path);
+			atomic_fetch_add(&epoch, 1);
+		}
 		return;
 	}
+	if (is_trusted)
+		atomic_fetch_add(&epoch, 1);
 	is_trusted = false;
 	memset(&seen, 0, sizeof seen);
 	if (!is_missing_said)
@@ -127,6 +157,7 @@ static void after_fork_in_child(void)
 {
 	pthread_mutex_init(&mutex, NULL);
 	memset(&seen, 0, sizeof seen);
+	atomic_store(&standing, NOT_LOOKED);
 }
 
 static void watch_forks(void)
@@ -134,29 +165,85 @@ static void watch_forks(void)
 	pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-int pages_limit(const char *uuid, struct device_limit *ret_limit)
+/* Look, and say what the page is worth. Holds LOCK_CONTROL. */
+static int look(void)
 {
-	int saved_errno = errno;
-	int result = -ENOENT;
-	static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
-	pthread_once(&forks_watched, watch_forks);
-	pthread_mutex_lock(&mutex);
+	int found = -ENOENT;
 	if (place == PLACE_UNKNOWN)
 		place = find_place();
 	if (place == PLACE_CONTAINER) {
 		refresh();
-		result = is_trusted ? 0 : -EPERM;
+		found = is_trusted ? 0 : -EPERM;
 	}
-	if (result == 0) {
-		const struct device_limit *found = limits_find(&limits, uuid);
-		struct device_limit limit = {.memory_limit_bytes = 0};
-		if (found)
-			limit = *found;
-		else
-			snprintf(limit.uuid, sizeof limit.uuid, "%s", uuid);
-		*ret_limit = limit;
+	atomic_store(&look_at_ns, now_ns() + look_every_ns());
+	atomic_store(&standing, found);
+	return found;
+}
+
+/* As pages_limit(). Holds LOCK_CONTROL; `limits` is what `epoch` says. */
+static int limit_of(const char *uuid, struct device_limit *ret_limit)
+{
+	int r = look();
+	if (r < 0)
+		return r;
+	const struct device_limit *found = limits_find(&limits, uuid);
+	struct device_limit limit = {.memory_limit_bytes = 0};
+	if (found)
+		limit = *found;
+	else
+		snprintf(limit.uuid, sizeof limit.uuid, "%s", uuid);
+	*ret_limit = limit;
+	return 0;
+}
+
+static void lock(void)
+{
+	static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+	pthread_once(&forks_watched, watch_forks);
+	pthread_mutex_lock(&mutex);
+}
+
+int pages_limit(const char *uuid, struct device_limit *ret_limit)
+{
+	int saved_errno = errno;
+	lock();
+	int r = limit_of(uuid, ret_limit);
+	pthread_mutex_unlock(&mutex);
+	errno = saved_errno;
+	return r;
+}
+
+void pages_look_again(void)
+{
+	atomic_store(&look_at_ns, 0);
+}
+
+int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes)
+{
+	int found = atomic_load_explicit(&standing, memory_order_acquire);
+	if (found == -ENOENT) /* decided once */
+		return found;
+	if (found != NOT_LOOKED && now_ns() < atomic_load_explicit(&look_at_ns, memory_order_relaxed)) {
+		if (found < 0)
+			return found;
+		if (atomic_load_explicit(&device->limit_epoch, memory_order_acquire) ==
+		    atomic_load_explicit(&epoch, memory_order_acquire)) {
+			*ret_limit_bytes =
+				atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+			return 0;
+		}
+	}
+	int saved_errno = errno;
+	struct device_limit limit;
+	lock();
+	int r = limit_of(device->uuid, &limit);
+	if (r == 0) {
+		memcpy(device->name, limit.uuid, sizeof device->name);
+		atomic_store(&device->limit_bytes, limit.memory_limit_bytes);
+		atomic_store(&device->limit_epoch, atomic_load(&epoch));
+		*ret_limit_bytes = limit.memory_limit_bytes;
 	}
 	pthread_mutex_unlock(&mutex);
 	errno = saved_errno;
-	return result;
+	return r;
 }

@@ -27,98 +27,38 @@
 #include "hamid_paths.h"
 #include "liveness.h"
 #include "usage_file.h"
+#include "usage_slots.h"
 
 #define FREE_TRIES 4         /* before the slow lock is taken */
 #define LOCKED_TRIES 50      /* under it */
 #define TRY_PAUSE_NS 100000l /* between them */
-#define NO_SLOT UINT32_MAX
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* LOCK_USAGE */
-static _Atomic uint32_t own_slot = NO_SLOT;
+static _Atomic uint32_t own_slot = USAGE_NO_SLOT;
+static _Atomic uint32_t fork_count;
 static struct process_identity self;
-
-static struct hamid_usage_slot *slot_at(struct hamid_usage *page, uint32_t index)
-{
-	return (struct hamid_usage_slot *)(page + 1) + index;
-}
 
 /* --- slots; all under the slow lock --- */
 
-/*
- * A process of another pid namespace is judged by its lock alone. One of ours is there if its pid
- * is; unless it lives on as another program (exec): then it has neither lock nor page any more. The
- * lock alone would not do here, for a program may have closed our descriptor.
- */
-static bool is_slot_gone(const struct hamid_usage_slot *slot, uint32_t index)
-{
-	struct process_identity owner = {
-		.pid = slot->pid,
-		.start_time_ticks = slot->start_time_ticks,
-		.pid_namespace = slot->pid_namespace,
-	};
-	if (owner.pid == 0 || owner.pid > INT32_MAX)
-		return true; /* nonsense */
-	if (owner.pid_namespace != self.pid_namespace)
-		return !usage_file_is_slot_locked(index);
-	return liveness_is_gone(&owner) || (!usage_file_is_slot_locked(index) &&
-					    liveness_lacks_mapping(owner.pid, HAMID_USAGE_FILE));
-}
-
-static void clear_slot(struct hamid_usage_slot *slot)
-{
-	for (uint32_t i = 0; i < HAMID_DEVICES_MAX; i++) {
-		__atomic_store_n(&slot->cells[i].pending_bytes, 0, __ATOMIC_SEQ_CST);
-		__atomic_store_n(&slot->cells[i].used_bytes, 0, __ATOMIC_SEQ_CST);
-	}
-	__atomic_store_n(&slot->state, HAMID_SLOT_FREE, __ATOMIC_SEQ_CST);
-}
-
-static uint32_t slots_end(struct hamid_usage *page)
-{
-	uint32_t end = __atomic_load_n(&page->slots_high_water, __ATOMIC_SEQ_CST);
-	return end < HAMID_SLOTS_MAX ? end : HAMID_SLOTS_MAX;
-}
-
-/* Clear the slots of processes that are gone; how many. */
 static uint32_t reap(struct hamid_usage *page)
 {
-	uint32_t reaped = 0;
-	const uint32_t end = slots_end(page);
-	for (uint32_t i = 0; i < end; i++) {
-		struct hamid_usage_slot *slot = slot_at(page, i);
-		if (i == atomic_load(&own_slot) ||
-		    __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE)
-			continue;
-		if (!is_slot_gone(slot, i))
-			continue;
-		clear_slot(slot);
-		reaped++;
-	}
-	return reaped;
-}
-
-static uint32_t find_free_slot(struct hamid_usage *page)
-{
-	for (uint32_t i = 0; i < HAMID_SLOTS_MAX; i++)
-		if (__atomic_load_n(&slot_at(page, i)->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE)
-			return i;
-	return NO_SLOT;
+	return usage_slots_reap(page, atomic_load(&own_slot), self.pid_namespace);
 }
 
 static int claim_slot(struct hamid_usage *page)
 {
 	self = liveness_self();
-	uint32_t index = find_free_slot(page);
-	if (index == NO_SLOT && reap(page) > 0)
-		index = find_free_slot(page);
-	if (index == NO_SLOT)
+	uint32_t index = usage_slots_find_free(page);
+	if (index == USAGE_NO_SLOT && reap(page) > 0)
+		index = usage_slots_find_free(page);
+	if (index == USAGE_NO_SLOT)
 		return usage_file_refuse("all its slots are taken");
 	int r = usage_file_lock_slot(index);
 	if (r < 0)
 		return usage_file_refuse(strerror(-r));
 
-	struct hamid_usage_slot *slot = slot_at(page, index);
-	clear_slot(slot);
+	struct hamid_usage_slot *slot = usage_slot_at(page, index);
+	usage_slots_clear(slot);
 	slot->pid = self.pid;
 	slot->start_time_ticks = self.start_time_ticks;
 	slot->pid_namespace = self.pid_namespace;
@@ -135,7 +75,8 @@ static int claim_slot(struct hamid_usage *page)
 static void after_fork_in_child(void)
 {
 	pthread_mutex_init(&mutex, NULL);
-	atomic_store(&own_slot, NO_SLOT);
+	atomic_store(&own_slot, USAGE_NO_SLOT);
+	atomic_fetch_add(&fork_count, 1);
 	memset(&self, 0, sizeof self);
 	usage_file_after_fork();
 }
@@ -150,8 +91,8 @@ __attribute__((destructor)) static void say_good_bye(void)
 {
 	struct hamid_usage *page = usage_file_page();
 	uint32_t index = atomic_load(&own_slot);
-	if (page && index != NO_SLOT)
-		__atomic_store_n(&slot_at(page, index)->state, HAMID_SLOT_EXITING, __ATOMIC_SEQ_CST);
+	if (page && index != USAGE_NO_SLOT)
+		__atomic_store_n(&usage_slot_at(page, index)->state, HAMID_SLOT_EXITING, __ATOMIC_SEQ_CST);
 }
 
 /* --- joining --- */
@@ -168,7 +109,7 @@ static int attach(bool with_slot)
 	if (r < 0)
 		return usage_file_refuse(strerror(-r));
 	r = usage_file_map();
-	if (r == 0 && with_slot && atomic_load(&own_slot) == NO_SLOT)
+	if (r == 0 && with_slot && atomic_load(&own_slot) == USAGE_NO_SLOT)
 		r = claim_slot(usage_file_page());
 	usage_file_unlock_slow();
 	return r;
@@ -176,10 +117,10 @@ static int attach(bool with_slot)
 
 static int join(void)
 {
-	if (atomic_load(&own_slot) != NO_SLOT)
+	if (atomic_load(&own_slot) != USAGE_NO_SLOT)
 		return 0;
 	pthread_mutex_lock(&mutex);
-	int r = atomic_load(&own_slot) == NO_SLOT ? attach(true) : 0;
+	int r = atomic_load(&own_slot) == USAGE_NO_SLOT ? attach(true) : 0;
 	pthread_mutex_unlock(&mutex);
 	return r;
 }
@@ -246,9 +187,9 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 static struct totals add_up(struct hamid_usage *page, uint32_t device)
 {
 	struct totals totals = {0};
-	const uint32_t end = slots_end(page);
+	const uint32_t end = usage_slots_end(page);
 	for (uint32_t i = 0; i < end; i++) {
-		struct hamid_usage_cell *cell = &slot_at(page, i)->cells[device];
+		struct hamid_usage_cell *cell = &usage_slot_at(page, i)->cells[device];
 		uint64_t pending = __atomic_load_n(&cell->pending_bytes, __ATOMIC_SEQ_CST);
 		uint64_t used = __atomic_load_n(&cell->used_bytes, __ATOMIC_SEQ_CST);
 		totals.pending_bytes = add_saturating(totals.pending_bytes, pending);
@@ -268,7 +209,7 @@ struct claim {
  */
 static int try_claim(struct hamid_usage *page, const struct claim *claim)
 {
-	struct hamid_usage_cell *cell = &slot_at(page, atomic_load(&own_slot))->cells[claim->device];
+	struct hamid_usage_cell *cell = &usage_slot_at(page, atomic_load(&own_slot))->cells[claim->device];
 	if (claim->size_bytes > claim->limit_bytes)
 		return -ENOMEM;
 	__atomic_fetch_add(&cell->pending_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
@@ -296,47 +237,89 @@ static int act_claim(struct hamid_usage *page, void *argument)
 	return r;
 }
 
-int pages_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, uint32_t *ret_device)
+/* Join, and find the cell of a name. */
+static int cell_of(const char *uuid, uint16_t *ret_cell)
 {
-	int saved_errno = errno;
 	int r = join();
-	struct hamid_usage *page = usage_file_page();
 	if (r == 0)
-		r = find_device(page, uuid);
+		r = find_device(usage_file_page(), uuid);
 	if (r == -ENOENT) {
 		char name[HAMID_UUID_BYTES];
 		snprintf(name, sizeof name, "%s", uuid);
 		r = with_slow_lock(act_add_device, name);
 	}
 	if (r < 0)
-		goto out;
+		return r == -EPERM ? r : -ENOMEM;
+	*ret_cell = (uint16_t)r;
+	return 0;
+}
+
+int pages_device_cell(struct pages_device *device, uint16_t *ret_cell)
+{
+	const uint64_t forks = (uint64_t)atomic_load_explicit(&fork_count, memory_order_relaxed) << 32;
+	uint64_t known = atomic_load_explicit(&device->cell, memory_order_acquire);
+	if (known > forks) {
+		*ret_cell = (uint16_t)(known - forks - 1);
+		return 0;
+	}
+	int saved_errno = errno;
+	int r = cell_of(device->name, ret_cell);
+	if (r == 0)
+		atomic_store(&device->cell, forks + *ret_cell + 1);
+	errno = saved_errno;
+	return r;
+}
+
+int pages_claim(uint16_t cell, uint64_t size_bytes, uint64_t limit_bytes)
+{
 	struct claim claim = {
-		.device = (uint32_t)r,
+		.device = cell,
 		.size_bytes = size_bytes,
 		.limit_bytes = limit_bytes,
 	};
-	r = -EAGAIN;
-	for (int i = 0; i < FREE_TRIES && r == -EAGAIN; i++) {
-		r = try_claim(page, &claim);
-		if (r == -EAGAIN)
-			sched_yield();
+	int r = try_claim(usage_file_page(), &claim);
+	if (r == 0)
+		return 0;
+	int saved_errno = errno;
+	for (int i = 1; i < FREE_TRIES && r == -EAGAIN; i++) {
+		sched_yield();
+		r = try_claim(usage_file_page(), &claim);
 	}
 	if (r < 0)
 		r = with_slow_lock(act_claim, &claim); /* before a no, the dead are looked for */
-	if (r == 0)
-		*ret_device = claim.device;
-out:
 	errno = saved_errno;
 	return r == 0 || r == -EPERM ? r : -ENOMEM;
+}
+
+int pages_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, uint32_t *ret_device)
+{
+	int saved_errno = errno;
+	uint16_t cell;
+	int r = cell_of(uuid, &cell);
+	if (r == 0)
+		r = pages_claim(cell, size_bytes, limit_bytes);
+	if (r == 0)
+		*ret_device = cell;
+	errno = saved_errno;
+	return r;
+}
+
+void pages_force(uint16_t cell, uint64_t size_bytes)
+{
+	struct hamid_usage *page = usage_file_page();
+	uint32_t slot = atomic_load(&own_slot);
+	if (page && slot != USAGE_NO_SLOT)
+		__atomic_fetch_add(&usage_slot_at(page, slot)->cells[cell].used_bytes, size_bytes,
+				   __ATOMIC_SEQ_CST);
 }
 
 void pages_release(uint32_t device, uint64_t size_bytes)
 {
 	struct hamid_usage *page = usage_file_page();
 	uint32_t slot = atomic_load(&own_slot);
-	if (!page || slot == NO_SLOT)
+	if (!page || slot == USAGE_NO_SLOT)
 		return;
-	uint64_t *used = &slot_at(page, slot)->cells[device].used_bytes;
+	uint64_t *used = &usage_slot_at(page, slot)->cells[device].used_bytes;
 	uint64_t before = __atomic_load_n(used, __ATOMIC_SEQ_CST);
 	uint64_t after;
 	do

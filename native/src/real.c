@@ -27,9 +27,10 @@ static const struct {
 	const char *symbol;
 	size_t offset;
 } rows[] = {
-#define HOOK(library, result, symbol, params) \
+#define REAL(library, result, symbol, params) \
 	{REAL_##library, #symbol, offsetof(struct real_driver, symbol)},
-#define REAL HOOK
+#define HOOK(library, result, symbol, class, name, version, stream, params) \
+	REAL(library, result, symbol, params)
 #include "hooks.def"
 #include "real.def"
 #undef REAL

@@ -20,8 +20,9 @@ enum real_library {
 };
 
 struct real_driver {
-#define HOOK(library, result, symbol, params) result(*symbol) params;
-#define REAL HOOK
+#define HOOK(library, result, symbol, class, name, version, stream, params) \
+	result(*symbol) params;
+#define REAL(library, result, symbol, params) result(*symbol) params;
 #include "hooks.def"
 #include "real.def"
 #undef REAL

@@ -27,11 +27,18 @@ def test_rows_are_sorted_and_each_symbol_has_one():
 
 
 def test_every_hook_of_the_driver_is_known_by_name_and_version_too():
-    looked_up = re.findall(
-        r"^LOOKUP\(\w+, \d+, (\w+)\)", (NATIVE / "src/lookups.def").read_text(), re.MULTILINE
+    rows = re.findall(
+        r"^HOOK\(CUDA, CUresult, (\w+), [A-Z]+, (\w+), (\d+), (LEGACY|THREAD), \(",
+        DEFINITIONS,
+        re.MULTILINE,
     )
 
-    assert looked_up == [symbol for symbol in HOOKED if symbol.startswith("cu")]
+    assert [symbol for symbol, *_ in rows] == [s for s in HOOKED if s.startswith("cu")]
+    assert len({row[1:] for row in rows}) == len(rows)
+    for symbol, name, version, stream in rows:
+        assert re.fullmatch(rf"{name}(_v\d)?(_ptsz|_ptds)?", symbol)
+        assert symbol.endswith(("_ptsz", "_ptds")) == (stream == "THREAD")
+        assert int(version) >= 2000
 
 
 def test_every_row_has_one_definition_in_one_file():

@@ -48,13 +48,24 @@ def test_the_limit_holds_where_the_driver_answers_with_addresses_of_no_name(cont
     assert answers.only("cuDeviceTotalMem")["total_mib"] == 100
 
 
-def test_the_limit_is_exact_to_the_byte(container):
+def test_the_limit_is_exact_to_the_driver_s_unit_of_512_bytes(container):
     container.limit((CARD, 1))
     tenant = container.start()
 
-    results = [tenant.tell(f"bytes {n}").results("cuMemAlloc")[0] for n in (MIB - 1, 2, 1, 1)]
+    results = [
+        tenant.tell(f"bytes {n}").results("cuMemAlloc")[0] for n in (MIB - 1024, 513, 1, 512, 1)
+    ]
 
-    assert results == [SUCCESS, OUT_OF_MEMORY, SUCCESS, OUT_OF_MEMORY]
+    assert results == [SUCCESS, SUCCESS, OUT_OF_MEMORY, OUT_OF_MEMORY, OUT_OF_MEMORY]
+
+
+def test_a_block_of_one_byte_takes_a_whole_unit(container):
+    container.limit((CARD, 1))
+    tenant = container.start()
+
+    results = [tenant.tell("bytes 1").results("cuMemAlloc")[0] for _ in range(MIB // 512 + 1)]
+
+    assert results == [SUCCESS] * (MIB // 512) + [OUT_OF_MEMORY]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -10,6 +10,10 @@
 
 #define MIB (1ull << 20)
 #define MANY 5000u
+#define CONTEXT 0x7000u
+
+static struct pages_device card = {.uuid = TEST_UUID};
+static struct pages_device unnamed = {.uuid = "GPU-unnamed"};
 
 static uint64_t used_bytes(void)
 {
@@ -23,16 +27,28 @@ static uint64_t address_of(uint64_t i)
 	return 0x7f0000000000ull + i * 2 * MIB;
 }
 
+static void commit(const struct ledger_charge *charge, uint64_t address)
+{
+	EXPECT_EQUAL(ledger_commit(charge, LEDGER_MEMORY, address, CONTEXT), 0);
+}
+
+static int take(uint64_t address, struct ledger_entry *ret_entry)
+{
+	return ledger_take(LEDGER_MEMORY, address, ret_entry);
+}
+
 static void *churn(void *argument)
 {
 	const uint64_t base = *(const uint64_t *)argument;
 	for (uint64_t i = 0; i < 2000; i++) {
 		struct ledger_charge charge;
-		if (ledger_reserve(TEST_UUID, 4096, &charge) < 0)
+		struct ledger_entry entry;
+		if (ledger_reserve(&card, 4096, &charge) < 0)
 			continue;
-		ledger_commit(&charge, address_of(base + i));
-		if (ledger_take(address_of(base + i), &charge) == 0)
-			ledger_release(&charge);
+		if (ledger_commit(&charge, LEDGER_MEMORY, address_of(base + i), CONTEXT) < 0)
+			continue;
+		if (take(address_of(base + i), &entry) == 0)
+			ledger_release(&entry);
 	}
 	return NULL;
 }
@@ -40,19 +56,20 @@ static void *churn(void *argument)
 static void check_many(void)
 {
 	struct ledger_charge charge;
+	struct ledger_entry entry;
 	CHECK("many live blocks are each found again, in any order")
 	{
 		for (uint64_t i = 0; i < MANY; i++) {
-			EXPECT_EQUAL(ledger_reserve(TEST_UUID, i + 1, &charge), 0);
-			ledger_commit(&charge, address_of(i));
+			EXPECT_EQUAL(ledger_reserve(&card, i + 1, &charge), 0);
+			commit(&charge, address_of(i));
 		}
 		EXPECT_EQUAL(used_bytes(), (uint64_t)MANY * (MANY + 1) / 2);
 		for (uint64_t i = 0; i < MANY; i++) {
 			uint64_t at = i * 1237 % MANY;
-			EXPECT_EQUAL(ledger_take(address_of(at), &charge), 0);
-			EXPECT_EQUAL(charge.size_bytes, at + 1);
-			EXPECT_EQUAL(ledger_take(address_of(at), &charge), -ENOENT);
-			ledger_release(&(struct ledger_charge){.size_bytes = at + 1, .device = charge.device});
+			EXPECT_EQUAL(take(address_of(at), &entry), 0);
+			EXPECT_EQUAL(entry.size_bytes, at + 1);
+			ledger_release(&entry);
+			EXPECT_EQUAL(take(address_of(at), &entry), -ENOENT);
 		}
 		EXPECT_EQUAL(used_bytes(), 0);
 	}
@@ -70,64 +87,148 @@ static void check_threads(void)
 		pthread_join(threads[i], NULL);
 }
 
+static void check_references(void)
+{
+	struct ledger_charge charge;
+	struct ledger_entry entry;
+	CHECK("what several references keep is taken out with the last")
+	{
+		EXPECT_EQUAL(ledger_reserve(&card, MIB, &charge), 0);
+		EXPECT_EQUAL(ledger_commit(&charge, LEDGER_HANDLE, 77, 0), 0);
+		EXPECT_EQUAL(ledger_hold(LEDGER_HANDLE, 77), 0);
+		EXPECT_EQUAL(ledger_let_go(LEDGER_HANDLE, 77, &entry), 0);
+		EXPECT_EQUAL(entry.count, 1);
+		EXPECT_EQUAL(ledger_let_go(LEDGER_HANDLE, 77, &entry), 0);
+		EXPECT_EQUAL(entry.count, 0);
+		ledger_release(&entry);
+		EXPECT_EQUAL(ledger_let_go(LEDGER_HANDLE, 77, &entry), -ENOENT);
+		EXPECT_EQUAL(ledger_hold(LEDGER_HANDLE, 77), -ENOENT);
+		EXPECT_EQUAL(used_bytes(), 0);
+	}
+}
+
+static void check_contexts(void)
+{
+	struct ledger_charge charge;
+	struct ledger_entry entry;
+	CHECK("a destroyed context releases what was taken in it, and nothing else")
+	{
+		for (uint64_t i = 0; i < MANY; i++) {
+			EXPECT_EQUAL(ledger_reserve(&card, 4096, &charge), 0);
+			EXPECT_EQUAL(ledger_commit(&charge, i % 2 ? LEDGER_ARRAY : LEDGER_MEMORY,
+						   address_of(i), CONTEXT + i % 3), 0);
+		}
+		EXPECT_EQUAL(ledger_reserve(&card, 4096, &charge), 0);
+		EXPECT_EQUAL(ledger_commit(&charge, LEDGER_HANDLE, 77, CONTEXT), 0);
+		ledger_release_owned(CONTEXT);
+		EXPECT_EQUAL(used_bytes(), (MANY - (MANY + 2) / 3 + 1) * 4096ull);
+		EXPECT_EQUAL(take(address_of(0), &entry), -ENOENT);
+		EXPECT_EQUAL(take(address_of(2), &entry), 0);
+		ledger_release(&entry);
+		ledger_release_owned(CONTEXT + 1);
+		ledger_release_owned(CONTEXT + 2);
+		EXPECT_EQUAL(used_bytes(), 4096);
+		EXPECT_EQUAL(ledger_take(LEDGER_HANDLE, 77, &entry), 0);
+		ledger_release(&entry);
+	}
+}
+
+static void check_changes(void)
+{
+	struct ledger_charge charge;
+	CHECK("a charge can grow up to the limit, shrink, and be forced above it")
+	{
+		EXPECT_EQUAL(ledger_reserve(&card, 10 * MIB, &charge), 0);
+		EXPECT_EQUAL(ledger_resize(&charge, 101 * MIB), -ENOMEM);
+		EXPECT_EQUAL(used_bytes(), 10 * MIB);
+		EXPECT_EQUAL(ledger_resize(&charge, 100 * MIB), 0);
+		EXPECT_EQUAL(used_bytes(), 100 * MIB);
+		ledger_force(&charge, 120 * MIB);
+		EXPECT_EQUAL(used_bytes(), 120 * MIB);
+		EXPECT_EQUAL(ledger_resize(&charge, MIB), 0);
+		EXPECT_EQUAL(used_bytes(), MIB);
+		ledger_cancel(&charge);
+		EXPECT_EQUAL(used_bytes(), 0);
+	}
+
+	CHECK("a raised limit is seen before a refusal, a lowered one in time")
+	{
+		setenv("HAMID_TEST_LOOK_EVERY_MS", "3600000", 1);
+		pages_look_again();
+		EXPECT_EQUAL(ledger_reserve(&card, MIB, &charge), 0);
+		test_set_limit(200 * MIB);
+		EXPECT_EQUAL(ledger_resize(&charge, 150 * MIB), 0);
+		test_set_limit(100 * MIB);
+		pages_look_again(); /* as if the time were up */
+		EXPECT_EQUAL(ledger_resize(&charge, 151 * MIB), -ENOMEM);
+		ledger_cancel(&charge);
+		unsetenv("HAMID_TEST_LOOK_EVERY_MS");
+		pages_look_again();
+	}
+}
+
 int main(void)
 {
 	struct ledger_charge charge, other;
+	struct ledger_entry entry;
 	test_make_container();
 	test_set_limit(100 * MIB);
 
 	CHECK("a charge lives from reserve to release")
 	{
-		EXPECT_EQUAL(ledger_reserve(TEST_UUID, 60 * MIB, &charge), 0);
-		EXPECT_EQUAL(ledger_reserve(TEST_UUID, 60 * MIB, &other), -ENOMEM);
-		ledger_commit(&charge, address_of(1));
-		EXPECT_EQUAL(ledger_take(address_of(1), &charge), 0);
+		EXPECT_EQUAL(ledger_reserve(&card, 60 * MIB, &charge), 0);
+		EXPECT_EQUAL(ledger_reserve(&card, 60 * MIB, &other), -ENOMEM);
+		commit(&charge, address_of(1));
+		EXPECT_EQUAL(take(address_of(1), &entry), 0);
 		EXPECT_EQUAL(used_bytes(), 60 * MIB);
-		ledger_release(&charge);
+		ledger_release(&entry);
 		EXPECT_EQUAL(used_bytes(), 0);
 	}
 
 	CHECK("what the driver refuses is not counted")
 	{
-		EXPECT_EQUAL(ledger_reserve(TEST_UUID, 60 * MIB, &charge), 0);
+		EXPECT_EQUAL(ledger_reserve(&card, 60 * MIB, &charge), 0);
 		ledger_cancel(&charge);
 		EXPECT_EQUAL(used_bytes(), 0);
 	}
 
 	CHECK("what the driver would not free stays counted")
 	{
-		EXPECT_EQUAL(ledger_reserve(TEST_UUID, 60 * MIB, &charge), 0);
-		ledger_commit(&charge, address_of(1));
-		EXPECT_EQUAL(ledger_take(address_of(1), &charge), 0);
-		ledger_put_back(&charge, address_of(1));
+		EXPECT_EQUAL(ledger_reserve(&card, 60 * MIB, &charge), 0);
+		commit(&charge, address_of(1));
+		EXPECT_EQUAL(take(address_of(1), &entry), 0);
+		ledger_put_back(&entry);
 		EXPECT_EQUAL(used_bytes(), 60 * MIB);
-		EXPECT_EQUAL(ledger_take(address_of(1), &charge), 0);
-		ledger_release(&charge);
+		EXPECT_EQUAL(take(address_of(1), &entry), 0);
+		ledger_release(&entry);
 	}
 
 	CHECK("addresses that are not ours are not found")
 	{
-		EXPECT_EQUAL(ledger_take(0, &charge), -ENOENT);
-		EXPECT_EQUAL(ledger_take(0x1234, &charge), -ENOENT);
+		EXPECT_EQUAL(take(0, &entry), -ENOENT);
+		EXPECT_EQUAL(take(0x1234, &entry), -ENOENT);
 	}
 
 	CHECK("an address that the driver gives again frees what stood there")
 	{
-		EXPECT_EQUAL(ledger_reserve(TEST_UUID, 60 * MIB, &charge), 0);
-		ledger_commit(&charge, address_of(1));
-		EXPECT_EQUAL(ledger_reserve(TEST_UUID, 20 * MIB, &charge), 0);
-		ledger_commit(&charge, address_of(1));
+		EXPECT_EQUAL(ledger_reserve(&card, 60 * MIB, &charge), 0);
+		commit(&charge, address_of(1));
+		EXPECT_EQUAL(ledger_reserve(&card, 20 * MIB, &charge), 0);
+		commit(&charge, address_of(1));
 		EXPECT_EQUAL(used_bytes(), 20 * MIB);
-		EXPECT_EQUAL(ledger_take(address_of(1), &charge), 0);
-		ledger_release(&charge);
+		EXPECT_EQUAL(take(address_of(1), &entry), 0);
+		ledger_release(&entry);
 	}
 
 	CHECK("an unnamed device has no memory to give")
 	{
-		EXPECT_EQUAL(ledger_reserve("GPU-unnamed", 1, &charge), -ENOMEM);
+		EXPECT_EQUAL(ledger_reserve(&unnamed, 1, &charge), -ENOMEM);
 	}
 
 	check_many();
+	check_references();
+	check_contexts();
+	check_changes();
 	CHECK("threads leave no charge behind")
 	{
 		check_threads();
@@ -136,11 +237,11 @@ int main(void)
 
 	CHECK("a forked child starts with an empty ledger")
 	{
-		EXPECT_EQUAL(ledger_reserve(TEST_UUID, MIB, &charge), 0);
-		ledger_commit(&charge, address_of(1));
+		EXPECT_EQUAL(ledger_reserve(&card, MIB, &charge), 0);
+		commit(&charge, address_of(1));
 		pid_t child = fork();
 		if (child == 0)
-			_exit(ledger_take(address_of(1), &charge) == -ENOENT ? 0 : 1);
+			_exit(take(address_of(1), &entry) == -ENOENT ? 0 : 1);
 		int status = -1;
 		waitpid(child, &status, 0);
 		EXPECT_EQUAL(status, 0);

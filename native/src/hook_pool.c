@@ -1,0 +1,281 @@
+/*
+ * Stream-ordered memory. Charged is what its pool has reserved: an allocation that fits into what
+ * the pool has already costs nothing, one that makes the pool grow is reserved before.
+ *
+ * How much a pool will grow only the driver knows: what it grew by more than was asked is charged
+ * afterwards, and if that is over the limit, the block goes back and the pool is trimmed.
+ *
+ * Fails closed.
+ */
+#include "hook_pool.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "errors.h"
+#include "hooks.h"
+#include "real.h"
+
+static CUresult ask_reserved(const struct pool *pool, uint64_t *ret_bytes)
+{
+	cuuint64_t reserved = 0;
+	CUresult cr = CUDA_ERROR_NOT_SUPPORTED;
+	if (pools_kind(pool) == POOL_GRAPH && real.cuDeviceGetGraphMemAttribute)
+		cr = real.cuDeviceGetGraphMemAttribute((CUdevice)(pools_key(pool) - 1),
+						       CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+						       &reserved);
+	else if (pools_kind(pool) == POOL_STREAM_ORDERED && real.cuMemPoolGetAttribute)
+		cr = real.cuMemPoolGetAttribute((CUmemoryPool)(uintptr_t)pools_key(pool),
+						CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+	*ret_bytes = reserved;
+	return cr;
+}
+
+int hook_settle(struct pool *pool, const struct ledger_charge *advance, bool is_forced)
+{
+	for (;;) {
+		uint64_t reserved;
+		const uint64_t version = pools_version(pool);
+		if (ask_reserved(pool, &reserved) != CUDA_SUCCESS)
+			reserved = pools_charged_bytes(pool) + (advance ? advance->size_bytes : 0);
+		int r = pools_settle(pool, version, reserved, advance, is_forced);
+		if (r != -EAGAIN)
+			return r;
+	}
+}
+
+void hook_settle_pools(void)
+{
+	if (!pools_are_charged())
+		return;
+	for (struct pool *pool = pools_next_charged(NULL); pool; pool = pools_next_charged(pool)) {
+		pools_touch(pool);
+		hook_settle(pool, NULL, true);
+	}
+}
+
+/* Have this process's pools of a device give back what they do not need. */
+static void trim_pools(const struct pages_device *device)
+{
+	for (struct pool *pool = pools_next_charged(NULL); pool; pool = pools_next_charged(pool)) {
+		if (pools_device(pool) != device)
+			continue;
+		if (pools_kind(pool) == POOL_GRAPH && real.cuDeviceGraphMemTrim)
+			real.cuDeviceGraphMemTrim((CUdevice)(pools_key(pool) - 1));
+		else if (pools_kind(pool) == POOL_STREAM_ORDERED && real.cuMemPoolTrimTo)
+			real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pools_key(pool), 0);
+	}
+	hook_settle_pools();
+}
+
+CUresult hook_reserve(struct pages_device *device, uint64_t size_bytes,
+		      struct ledger_charge *ret_charge)
+{
+	int r = ledger_reserve(device, size_bytes, ret_charge);
+	if (r == -ENOMEM && pools_are_charged()) {
+		trim_pools(device);
+		r = ledger_reserve(device, size_bytes, ret_charge);
+	}
+	return cu_from_errno(r);
+}
+
+CUresult hook_resize(struct ledger_charge *charge, uint64_t size_bytes)
+{
+	int r = ledger_resize(charge, size_bytes);
+	if (r == -ENOMEM && pools_are_charged()) {
+		trim_pools(charge->device);
+		r = ledger_resize(charge, size_bytes);
+	}
+	return cu_from_errno(r);
+}
+
+static bool is_capturing(CUstream stream, bool is_per_thread)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult cr = CUDA_ERROR_NOT_SUPPORTED;
+	if (is_per_thread && real.cuStreamIsCapturing_ptsz)
+		cr = real.cuStreamIsCapturing_ptsz(stream, &status);
+	else if (real.cuStreamIsCapturing)
+		cr = real.cuStreamIsCapturing(stream, &status);
+	return cr == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* What the pool would have to grow by at least. */
+static uint64_t growth(CUmemoryPool pool, uint64_t size_bytes)
+{
+	cuuint64_t reserved = 0, used = 0;
+	if (!real.cuMemPoolGetAttribute ||
+	    real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
+		    CUDA_SUCCESS ||
+	    real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) !=
+		    CUDA_SUCCESS)
+		return size_bytes;
+	return reserved >= used && reserved - used >= size_bytes ? 0 : size_bytes;
+}
+
+struct request {
+	CUdeviceptr *address;
+	size_t size_bytes;
+	CUmemoryPool pool; /* NULL: the device's current one */
+	CUstream stream;
+	bool is_per_thread;
+};
+
+static CUresult call_driver(const struct request *request)
+{
+	if (request->pool && request->is_per_thread)
+		return real.cuMemAllocFromPoolAsync_ptsz(request->address, request->size_bytes,
+							 request->pool, request->stream);
+	if (request->pool)
+		return real.cuMemAllocFromPoolAsync(request->address, request->size_bytes,
+						    request->pool, request->stream);
+	if (request->is_per_thread)
+		return real.cuMemAllocAsync_ptsz(request->address, request->size_bytes,
+						 request->stream);
+	return real.cuMemAllocAsync(request->address, request->size_bytes, request->stream);
+}
+
+static void give_back(const struct request *request, struct pool *pool)
+{
+	if (request->is_per_thread)
+		real.cuMemFreeAsync_ptsz(*request->address, request->stream);
+	else
+		real.cuMemFreeAsync(*request->address, request->stream);
+	if (real.cuMemPoolTrimTo)
+		real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pools_key(pool),
+				     pools_charged_bytes(pool));
+	pools_touch(pool);
+	hook_settle(pool, NULL, true); /* what the stream has yet to give back counts till then */
+}
+
+static CUresult allocate_counted(const struct request *request, CUmemoryPool handle,
+				 struct pool *pool)
+{
+	struct ledger_charge advance;
+	CUresult cr = hook_reserve(pools_device(pool), growth(handle, request->size_bytes), &advance);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = call_driver(request);
+	pools_touch(pool);
+	if (cr != CUDA_SUCCESS) {
+		ledger_cancel(&advance);
+		hook_settle(pool, NULL, true);
+		return cr;
+	}
+	int r = hook_settle(pool, &advance, false);
+	if (r == -ENOMEM) {
+		trim_pools(pools_device(pool));
+		r = hook_settle(pool, &advance, false);
+	}
+	if (r < 0)
+		ledger_cancel(&advance);
+	else
+		r = pools_remember(pool, *request->address, request->size_bytes);
+	if (r < 0) {
+		give_back(request, pool);
+		*request->address = 0;
+	}
+	return cu_from_errno(r);
+}
+
+static CUresult allocate(const struct request *request)
+{
+	struct whereabouts there;
+	uint64_t limit_bytes;
+	if (is_capturing(request->stream, request->is_per_thread)) {
+		hook_graph_memory_seen(); /* charged when the graph runs */
+		return call_driver(request);
+	}
+	CUresult cr = context_of_stream(request->stream, &there);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	if (!request->address ||
+	    pages_device_limit(there.device, &limit_bytes) == -ENOENT)
+		return call_driver(request);
+	CUmemoryPool handle = request->pool;
+	if (!handle && real.cuDeviceGetMemPool)
+		cr = real.cuDeviceGetMemPool(&handle, there.ordinal);
+	if (cr != CUDA_SUCCESS || !handle)
+		return cr != CUDA_SUCCESS ? cr : CUDA_ERROR_NOT_SUPPORTED;
+	struct pool *pool = pools_get(POOL_STREAM_ORDERED, (uintptr_t)handle, there.device);
+	if (!pool)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return allocate_counted(request, handle, pool);
+}
+
+HOOK_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size_bytes, CUstream stream)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemAllocAsync)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return allocate(&(struct request){address, size_bytes, NULL, stream, false});
+}
+
+HOOK_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t size_bytes, CUstream stream)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemAllocAsync_ptsz)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return allocate(&(struct request){address, size_bytes, NULL, stream, true});
+}
+
+HOOK_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size_bytes,
+					     CUmemoryPool pool, CUstream stream)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemAllocFromPoolAsync)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (!pool)
+		return real.cuMemAllocFromPoolAsync(address, size_bytes, pool, stream);
+	return allocate(&(struct request){address, size_bytes, pool, stream, false});
+}
+
+HOOK_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size_bytes,
+						  CUmemoryPool pool, CUstream stream)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemAllocFromPoolAsync_ptsz)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (!pool)
+		return real.cuMemAllocFromPoolAsync_ptsz(address, size_bytes, pool, stream);
+	return allocate(&(struct request){address, size_bytes, pool, stream, true});
+}
+
+/* The device of a pool is the one it was made for, whoever allocates from it. */
+HOOK_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemPoolCreate)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	CUresult cr = real.cuMemPoolCreate(pool, properties);
+	struct pages_device *device;
+	if (cr == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	    context_device(properties->location.id, &device) == CUDA_SUCCESS)
+		pools_get(POOL_STREAM_ORDERED, (uintptr_t)*pool, device);
+	return cr;
+}
+
+/* Blocks of a destroyed pool live on until they are freed, and keep their bytes charged. */
+HOOK_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemPoolDestroy)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	struct pool *known = pools_find(POOL_STREAM_ORDERED, (uintptr_t)pool);
+	cuuint64_t used = 0;
+	if (known && (!real.cuMemPoolGetAttribute ||
+		      real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) !=
+			      CUDA_SUCCESS))
+		used = pools_charged_bytes(known);
+	/* Before, for the driver may give the handle to another thread at once. */
+	if (known)
+		pools_orphan(known);
+	CUresult cr = real.cuMemPoolDestroy(pool);
+	if (known)
+		pools_bury(known, cr == CUDA_SUCCESS, used);
+	return cr;
+}
+
+HOOK_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t kept_bytes)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemPoolTrimTo)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	CUresult cr = real.cuMemPoolTrimTo(pool, kept_bytes);
+	hook_settle_pools();
+	return cr;
+}

@@ -1,0 +1,28 @@
+/*
+ * The places of processes in the usage page: whose are gone, which are free.
+ *
+ * Threads: callers hold LOCK_SLOW, but for usage_slot_at() and usage_slots_end().
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "hamid_pages.h"
+
+#define USAGE_NO_SLOT UINT32_MAX
+
+static inline struct hamid_usage_slot *usage_slot_at(struct hamid_usage *page, uint32_t index)
+{
+	return (struct hamid_usage_slot *)(page + 1) + index;
+}
+
+/* Where the slots end that were ever used. */
+uint32_t usage_slots_end(struct hamid_usage *page);
+
+/* Clear the slots of processes that are gone, but for `own`; how many. */
+uint32_t usage_slots_reap(struct hamid_usage *page, uint32_t own, uint64_t pid_namespace);
+
+/* A free one, or USAGE_NO_SLOT. */
+uint32_t usage_slots_find_free(struct hamid_usage *page);
+
+void usage_slots_clear(struct hamid_usage_slot *slot);
