@@ -34,6 +34,7 @@ from hamid.daemon.simulate.scheduler import SimulatedScheduler
 from hamid.daemon.simulate.view import ClusterView, TappedClient, with_patience
 from hamid.daemon.simulate.webhook import make_tls, webhook_configuration
 from hamid.daemon.simulate.workloads import WORKLOADS
+from hamid.kube.client import KubeClient
 from hamid.kube.fake import FakeApi, FakeApiServer
 from hamid.kube.port import MUTATING_WEBHOOKS
 from hamid.kube.settings import KubeSettings
@@ -104,9 +105,9 @@ async def simulated_cluster(
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(short_directory())
         api = await stack.enter_async_context(FakeApiServer.serve(FakeApi(clock=clocks.wall)))
-        registry = CollectorRegistry()
+        registry, kube_settings = CollectorRegistry(), KubeSettings(server=api.url)
         client = await stack.enter_async_context(
-            TappedClient.open(KubeSettings(server=api.url), registry=registry)
+            TappedClient.open(kube_settings, registry=registry)
         )
         client.view = view = ClusterView()
         builder = _Builder(
@@ -116,6 +117,7 @@ async def simulated_cluster(
             stack=stack,
             settings=Settings(
                 identity=Identity(node_name="simulation"),
+                kube=kube_settings,
                 hooks=HookSettings(library=library, usage_interval_s=1.0),
                 addresses=AddressSettings(
                     status_port=port_or_any(status_port), webhook_host=LOOPBACK
@@ -259,8 +261,12 @@ class _Builder:
 
     async def open_node(self, node: SimulatedNode, root: Path) -> NodeInSimulation:
         """One node, its cards registered with its kubelet."""
+        # A client of its own, as in a cluster: each watch holds a connection of its client's pool.
+        kube = await self.stack.enter_async_context(
+            KubeClient.open(self.settings.kube, registry=CollectorRegistry())
+        )
         parts = NodeParts(
-            kube=self.kube,
+            kube=kube,
             settings=self.settings,
             metrics=self.metrics,
             clock=self.clocks.monotonic,
