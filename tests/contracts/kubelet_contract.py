@@ -355,8 +355,9 @@ class KubeletContract:
             first, second = plugin.slots_of("allocate")
             assert held == {"init": first, "main": second}
 
-    async def test_a_socket_name_registered_twice_is_lost_until_the_kubelet_restarts(self, world):
-        # Why each of our registrations has a socket name of its own.
+    async def test_a_socket_name_cannot_be_registered_twice(self, world):
+        # Why each of our registrations has a socket name of its own. Whether the kubelet ever lets
+        # go of the name once its connection has ended is a race within it.
         name = "contract-twice.sock"
         plugin = ScriptedPlugin(devices=Latest(make_slots()))
         server = DevicePluginServer(path=world.device_plugin_directory / name, handler=plugin)
@@ -364,11 +365,6 @@ class KubeletContract:
             await server.open()
             await register(world, name)
             await server.streams.wait_for(lambda now: now.open_count == 1)
-            with pytest.raises(CallFailed, match="already connected"):
-                await register(world, name)
-
-            await server.close()
-            await server.open()
             with pytest.raises(CallFailed, match="already connected"):
                 await register(world, name)
 
