@@ -1,0 +1,221 @@
+"""The device plugin role put together, on a fake kubelet over real sockets, with a fake driver."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from hamid.aiokit.latest import Latest
+from hamid.aiokit.services import running
+from hamid.codec.allocation_record import encode_allocation
+from hamid.codec.node_annotation import decode_node_inventory
+from hamid.daemon.plugin_role import OnceListed, PluginPorts, RoleMetrics, plugin_role
+from hamid.daemon.settings import HookSettings, Identity, NvmlSettings, Settings
+from hamid.kube.fake import FakeKube, Fault, FaultKind
+from hamid.kube.port import NODES, PODS
+from hamid.kube.watch import WatchMetrics
+from hamid.kubelet.fake import FakeContainer, FakeKubelet, FakePod, Phase
+from hamid.kubelet.metrics import KubeletMetrics
+from hamid.model.names import NODE_REGISTER, POD_ALLOCATION
+from hamid.nvml.fake import FakeNvml
+from hamid.nvml.profiles import simulated_cards
+from hamid.plugin.metrics import PluginMetrics
+from hamid.plugin.settings import PluginSettings
+from tests.builders import (
+    container_object,
+    make_allocation,
+    make_container_allocation,
+    make_share,
+    pod_object,
+)
+
+NODE = "node-1"
+RESOURCE = "nvidia.com/gpu"
+SLOTS = 20
+CARDS = simulated_cards([("T4", 2)], node_name=NODE)
+
+
+@dataclass(kw_only=True)
+class World:
+    """The node, and how to run the role on it: more than once, as restarts do."""
+
+    settings: Settings
+    kube: FakeKube
+    kubelet: FakeKubelet
+    nvml: FakeNvml
+
+    def role(self):
+        registry = CollectorRegistry()
+        metrics = RoleMetrics(
+            plugin=PluginMetrics.create(registry),
+            kubelet=KubeletMetrics(registry),
+            watch=WatchMetrics(registry),
+        )
+        ports = PluginPorts(
+            kube=self.kube,
+            nvml=self.nvml,
+            metrics=metrics,
+            clock=time.monotonic,
+            wall_clock=lambda: 1_700_000_000.0,
+        )
+        return plugin_role(self.settings, ports)
+
+    @asynccontextmanager
+    async def registered(self):
+        async with self.role() as role:
+            await self.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
+            yield role
+
+    async def bind(self, name="p"):
+        """A pod bound to the node, with 1000 MiB of the first card."""
+        share = make_share(device_uuid=CARDS[0].device.device_uuid, memory_mib=1_000)
+        pod = pod_object(container_object("train", {"gpu": 1}), name=name)
+        del pod["metadata"]["uid"]
+        uid = (await self.kube.create(PODS, pod))["metadata"]["uid"]
+        decided = make_allocation(
+            make_container_allocation(share, container_name="train"), pod_uid=uid
+        )
+        await self.kube.bind(
+            namespace="default",
+            name=name,
+            uid=uid,
+            node_name=NODE,
+            annotations={POD_ALLOCATION: encode_allocation(decided)},
+        )
+        return FakePod(name=name, uid=uid, containers=(FakeContainer(name="train", count=1),))
+
+    def cut_off(self):
+        self.kube.faults.add(Fault(kind=FaultKind.DROP, times=None))
+
+
+@pytest.fixture
+async def world(short_path):
+    library = short_path / "libhamid.so"
+    library.write_bytes(b"\x7fELF")
+    kube = FakeKube()
+    await kube.create(NODES, {"metadata": {"name": NODE}})
+    async with FakeKubelet(short_path / "kubelet") as kubelet:
+        settings = Settings(
+            identity=Identity(node_name=NODE),
+            hooks=HookSettings(library=library),
+            nvml=NvmlSettings(host_root=short_path),
+            plugin=PluginSettings(
+                state_dir=short_path / "state",
+                cdi_dir=short_path / "cdi",
+                device_plugin_dir=kubelet.device_plugin_directory,
+                pod_resources_dir=kubelet.pod_resources_socket.parent,
+                pods_api_dir=kubelet.pods_api_socket.parent,
+                reconcile_interval_s=0.01,
+            ),
+        )
+        yield World(settings=settings, kube=kube, kubelet=kubelet, nvml=FakeNvml.of_cards(CARDS))
+
+
+async def test_a_node_registers_its_cards_with_kubelet_and_scheduler(world):
+    async with world.registered() as role:
+        await role.registrar.registration.wait_for(lambda now: now.is_registered)
+        await role.pods_synced.wait_for(bool)
+        async for event in world.kube.watch(NODES, resource_version="0"):
+            if NODE_REGISTER in (event.object["metadata"].get("annotations") or {}):
+                break
+
+        inventory = decode_node_inventory(
+            event.object["metadata"]["annotations"][NODE_REGISTER], node_name=NODE
+        )
+        assert len(inventory.devices) == 2
+        assert role.is_registered()[0]
+        assert role.is_synced() == (True, "listed")
+
+
+async def test_a_pod_runs_and_is_on_the_books_that_metrics_and_pages_show(world):
+    async with world.registered() as role:
+        status = await world.kubelet.run_pod(await world.bind())
+
+        (grant,) = role.journal.grants()
+        pages = {name: page() for name, page in role.pages().items()}
+        assert status.phase is Phase.RUNNING
+        assert grant.pod_name == "p"
+        assert role.books().grants == (grant,)
+        assert role.usage_dirs() == {grant.grant_id: role.plugin.files.usage_dir(grant.grant_id)}
+        assert pages["allocations"]["grants"] == (grant,)
+        assert len(pages["devices"]["inventory"].devices) == 2
+
+
+async def test_cards_are_registered_though_the_api_server_is_away(world):
+    world.cut_off()
+
+    async with world.registered() as role:
+        assert role.is_synced() == (False, "the node's pods are not listed yet")
+
+
+async def test_nothing_is_freed_before_the_pods_are_known(world):
+    async with world.registered() as role:
+        await world.kubelet.run_pod(await world.bind())
+        (grant,) = role.journal.grants()
+    world.kubelet.checkpoint_path.unlink()  # else the kubelet's word would keep the grant
+    world.cut_off()
+
+    async with world.registered() as role:
+        reconciler: Latest[int] = Latest(0)
+        role.reconciler.checkpoint = Counting(role.reconciler.checkpoint, reconciler)
+        world.kube.faults.clear()
+        await role.pods_synced.wait_for(bool)
+        await reconciler.wait_for(lambda looks: looks > 5)
+
+        assert role.journal.grants() == (grant,)
+        assert role.plugin.files.limits_dir(grant.grant_id).exists()
+
+
+class Counting:
+    """A checkpoint that counts how often it was read."""
+
+    def __init__(self, checkpoint, looks):
+        self.checkpoint, self.looks = checkpoint, looks
+
+    async def read(self):
+        self.looks.publish(self.looks.get() + 1)
+        return await self.checkpoint.read()
+
+
+async def test_a_service_that_needs_the_pods_waits_for_them():
+    class Recorder:
+        name = "recorder"
+
+        def __init__(self):
+            self.began = asyncio.Event()
+
+        async def run(self):
+            self.began.set()
+            await asyncio.Event().wait()
+
+    service, synced = Recorder(), Latest(0)
+    waiting = OnceListed(service=service, synced=synced)
+    async with running(waiting):
+        await asyncio.sleep(0)
+        assert not service.began.is_set()
+
+        synced.publish(1)
+
+        await service.began.wait()
+    assert waiting.name == "recorder"
+
+
+async def test_the_role_ends_with_its_socket_removed(world):
+    async with world.registered():
+        assert list(world.kubelet.device_plugin_directory.glob("hamid-*.sock"))
+
+    assert not list(world.kubelet.device_plugin_directory.glob("hamid-*.sock"))
+
+
+async def test_what_the_role_is_made_of_is_closed_when_it_cannot_begin(world):
+    world.settings.hooks.library.unlink()
+    before = asyncio.all_tasks()
+
+    with pytest.raises(Exception, match=r"libhamid\.so"):
+        async with world.role():
+            pass
+
+    assert asyncio.all_tasks() == before
