@@ -35,7 +35,7 @@ def make_role(kube, identity="node-1_a"):
             registry=registry,
             watch_metrics=WatchMetrics(registry),
             clock=loop.time,
-            wall_clock=lambda: 1_700_000_000.0,
+            wall_clock=lambda: 1_700_000_000.0 + loop.time(),
         ),
     )
 
@@ -97,12 +97,11 @@ async def test_who_leads_is_not_ready_before_the_cluster_is_listed():
 async def test_a_follower_knows_the_leader_and_lists_nothing():
     kube = FakeKube()
     follower = make_role(FakeKube(api=kube.api, caller="follower"), "node-2_b")
-    async with leading(make_role(kube)):
-        async with follower.running():
-            await asyncio.sleep(5)
+    async with leading(make_role(kube)), follower.running():
+        await asyncio.sleep(5)
 
-            assert follower.knows_leader() == (True, "follows node-1_a")
-            assert kube.requests.count(verb="list", caller="follower") == 0
+        assert follower.knows_leader() == (True, "follows node-1_a")
+        assert kube.requests.count(verb="list", caller="follower") == 0
 
 
 @pytest.mark.looptime
