@@ -123,6 +123,16 @@ HOOK_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
 	return real.cuGraphAddNode_v2(node, graph, dependencies, edges, dependency_count, parameters);
 }
 
+HOOK_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
+				       const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+				       size_t dependency_count, CUgraphNodeParams *parameters)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode_v3)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	look_at(parameters);
+	return real.cuGraphAddNode_v3(node, graph, dependencies, edges, dependency_count, parameters);
+}
+
 HOOK_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	if (!real_load(REAL_CUDA) || !real.cuDeviceGraphMemTrim)
