@@ -38,14 +38,17 @@ async def test_the_examples_end_as_they_say(tmp_path):
 
     async with simulation(tmp_path, *documents) as cluster:
         outcomes = by_pod(cluster)
+        total_mib = {card.uuid: card.memory_mib for node in cluster.nodes for card in node.cards}
 
+    (whole,) = outcomes["whole-card"].containers["train"]
+    (half,) = outcomes["half-a-card"].containers["main"]
     assert {name: o.state for name, o in outcomes.items() if o.state != "running"} == {
         "too-large": "pending",
         "privileged": "refused",
     }
     assert given(outcomes["slice"]) == [(3000, 30)]
-    assert given(outcomes["whole-card"], "train") == [(32768, 100)]
-    assert given(outcomes["half-a-card"]) == [(16384, 50)]
+    assert (whole.memory_mib, whole.core_percent) == (total_mib[whole.uuid], 100)
+    assert (half.memory_mib, half.core_percent) == (total_mib[half.uuid] // 2, 50)
     assert given(outcomes["two-containers"], "embed") == [(2000, 20)]
     assert given(outcomes["two-containers"], "rank") == [(5000, 0)]
     replicas = [outcome for name, outcome in outcomes.items() if name.startswith("inference-")]
