@@ -34,12 +34,12 @@ def run(settings: Settings) -> int:
     """Run the daemon until it is told to stop; returns the exit code."""
     try:
         asyncio.run(_serve(settings))
-    except Exception as error:  # noqa: BLE001 - the last place where anything can be said
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the last place to say it
         return report(error)
     return STOPPED
 
 
-def report(error: Exception) -> int:
+def report(error: BaseException) -> int:
     """Say why the process ends, in words where we have them; returns the exit code."""
     causes = _leaves(error)
     for cause in causes:
