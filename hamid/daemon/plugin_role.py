@@ -134,6 +134,33 @@ class PluginPorts:
     wall_clock: Callable[[], float]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletSources:
+    """What the kubelet tells of its books, beside its calls."""
+
+    checkpoint: CheckpointFile
+    pod_resources: PodResourcesClient
+    pods_api: PodsApiClient
+
+    @classmethod
+    def of(cls, settings: Settings) -> KubeletSources:
+        """Those of this node; nothing is connected before it is used."""
+        own = settings.plugin
+        return cls(
+            checkpoint=CheckpointFile(path=own.device_plugin_dir / CHECKPOINT_NAME),
+            pod_resources=PodResourcesClient(
+                resource_name=settings.sched.resources.count,
+                socket_path=own.pod_resources_dir / KUBELET_SOCKET_NAME,
+            ),
+            pods_api=PodsApiClient(socket_path=own.pods_api_dir / PODS_API_SOCKET.name),
+        )
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self.pod_resources.close()
+        self.pods_api.close()
+
+
 @asynccontextmanager
 async def plugin_role(settings: Settings, ports: PluginPorts) -> AsyncIterator[PluginRole]:
     """Run the role for as long as the block lasts.
@@ -143,57 +170,25 @@ async def plugin_role(settings: Settings, ports: PluginPorts) -> AsyncIterator[P
     to the kubelet, and start again by kubelet and journal alone. A pod that neither knows is listed
     when the kubelet asks for it; while that cannot be, it is refused, and told why.
     """
-    thread = OneThread(name="plugin-files")
+    thread, sources = OneThread(name="plugin-files"), KubeletSources.of(settings)
     try:
-        role = await _assemble(settings, ports, thread)
+        role = await _assemble(settings, ports, thread, sources)
         deriver = _deriver(settings, role)
         async with running(deriver, *_first_services(settings, ports, role)):
             await wait_for_inventory(deriver)
             async with running(role.registrar, *_later_services(settings, ports, role)):
                 yield role
     finally:
+        sources.close()
         thread.close()
 
 
-async def _assemble(settings: Settings, ports: PluginPorts, thread: OneThread) -> PluginRole:
+async def _assemble(
+    settings: Settings, ports: PluginPorts, thread: OneThread, sources: KubeletSources
+) -> PluginRole:
+    plugin = await _device_plugin(settings, ports, thread, sources)
     own, node_name = settings.plugin, settings.identity.node_name
     resource_name = settings.sched.resources.count
-    library = await install_library(settings.hooks.library, host_dir=own.state_dir)
-    journal = Journal(directory=own.state_dir / "journal", thread=thread)
-    await journal.load()
-    files = GrantFiles(
-        directory=own.state_dir / "grants",
-        cdi_dir=own.cdi_dir,
-        mode=own.grant_mode,
-        library=library,
-        thread=thread,
-        host_root=settings.nvml.host_root,
-    )
-    pods = NodePods(node_name=node_name, resource_name=resource_name, kube=ports.kube)
-    inventory = Latest(NodeInventory(node_name=node_name, devices=()))
-    checkpoint = CheckpointFile(path=own.device_plugin_dir / CHECKPOINT_NAME)
-    pod_resources = PodResourcesClient(
-        resource_name=resource_name, socket_path=own.pod_resources_dir / KUBELET_SOCKET_NAME
-    )
-    pods_api = PodsApiClient(socket_path=own.pods_api_dir / PODS_API_SOCKET.name)
-    plugin = DevicePlugin(
-        devices=Latest(()),
-        pods=pods,
-        view=AdmissionView(pod_resources=pod_resources, pods_api=pods_api),
-        journal=journal,
-        files=files,
-        owners=Owners(
-            resource_name=resource_name,
-            checkpoint=checkpoint,
-            pod_resources=pod_resources,
-            pods=pods,
-            journal=journal,
-        ),
-        undecided=UndecidedPolicy(
-            settings=own, node_name=node_name, inventory=inventory, pods=pods, kube=ports.kube
-        ),
-        metrics=ports.metrics.plugin,
-    )
     return PluginRole(
         plugin=plugin,
         registrar=Registrar(
@@ -205,7 +200,7 @@ async def _assemble(settings: Settings, ports: PluginPorts, thread: OneThread) -
         pod_watch=Reflector(
             kube=ports.kube,
             resource=PODS,
-            sink=pods,
+            sink=plugin.pods,
             field_selector=f"spec.nodeName={node_name}",
             name="own-pod-watch",
             clock=ports.wall_clock,
@@ -214,18 +209,56 @@ async def _assemble(settings: Settings, ports: PluginPorts, thread: OneThread) -
         ),
         reconciler=Reconciler(
             resource_name=resource_name,
-            pods=pods,
-            journal=journal,
-            files=files,
-            checkpoint=checkpoint,
-            pod_resources=pod_resources,
+            pods=plugin.pods,
+            journal=plugin.journal,
+            files=plugin.files,
+            checkpoint=sources.checkpoint,
+            pod_resources=sources.pod_resources,
             metrics=ports.metrics.plugin,
             events=NodeEvents(kube=ports.kube, node_name=node_name, clock=ports.wall_clock),
             interval_s=own.reconcile_interval_s,
         ),
         view=Latest(DeviceView()),
-        inventory=inventory,
+        inventory=plugin.undecided.inventory,
         usage=Latest({}),
+    )
+
+
+async def _device_plugin(
+    settings: Settings, ports: PluginPorts, thread: OneThread, sources: KubeletSources
+) -> DevicePlugin:
+    """What answers the kubelet, its journal read and the library in place."""
+    own, node_name = settings.plugin, settings.identity.node_name
+    resource_name = settings.sched.resources.count
+    library = await install_library(settings.hooks.library, host_dir=own.state_dir)
+    journal = Journal(directory=own.state_dir / "journal", thread=thread)
+    await journal.load()
+    pods = NodePods(node_name=node_name, resource_name=resource_name, kube=ports.kube)
+    inventory = Latest(NodeInventory(node_name=node_name, devices=()))
+    return DevicePlugin(
+        devices=Latest(()),
+        pods=pods,
+        view=AdmissionView(pod_resources=sources.pod_resources, pods_api=sources.pods_api),
+        journal=journal,
+        files=GrantFiles(
+            directory=own.state_dir / "grants",
+            cdi_dir=own.cdi_dir,
+            mode=own.grant_mode,
+            library=library,
+            thread=thread,
+            host_root=settings.nvml.host_root,
+        ),
+        owners=Owners(
+            resource_name=resource_name,
+            checkpoint=sources.checkpoint,
+            pod_resources=sources.pod_resources,
+            pods=pods,
+            journal=journal,
+        ),
+        undecided=UndecidedPolicy(
+            settings=own, node_name=node_name, inventory=inventory, pods=pods, kube=ports.kube
+        ),
+        metrics=ports.metrics.plugin,
     )
 
 

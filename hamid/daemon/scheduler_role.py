@@ -91,18 +91,13 @@ class SchedulerRole:
             wall_clock=ports.wall_clock,
             metrics=ExtenderMetrics.declared_in(registry),
         )
-        rules = Rules(
-            settings=settings.admission,
-            resources=settings.sched.resources,
-            defaults=settings.sched.defaults,
-        )
         return cls(
             settings=settings,
             ports=ports,
             elector=elector,
             cache=cache,
             extender=extender,
-            admission=Admission(metrics=AdmissionMetrics(registry), rules=rules),
+            admission=Admission(metrics=AdmissionMetrics(registry), rules=_rules(settings)),
         )
 
     def only_follow(self) -> None:
@@ -177,3 +172,11 @@ class SchedulerRole:
                 (PODS, PodSink(cache), "pod-watch"),
             )
         )
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        settings=settings.admission,
+        resources=settings.sched.resources,
+        defaults=settings.sched.defaults,
+    )
