@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,17 +20,48 @@ class NodeInventory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostAmount:
+    """Processor time and main memory of a node, or what a pod asks of them."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+    def __add__(self, other: HostAmount) -> HostAmount:
+        return HostAmount(
+            cpu_milli=self.cpu_milli + other.cpu_milli,
+            memory_mib=self.memory_mib + other.memory_mib,
+        )
+
+    def __sub__(self, other: HostAmount) -> HostAmount:
+        return HostAmount(
+            cpu_milli=self.cpu_milli - other.cpu_milli,
+            memory_mib=self.memory_mib - other.memory_mib,
+        )
+
+    def covers(self, asked: HostAmount) -> bool:
+        """Whether as much as is asked is there; what is not asked may even be overdrawn."""
+        return (not asked.cpu_milli or asked.cpu_milli <= self.cpu_milli) and (
+            not asked.memory_mib or asked.memory_mib <= self.memory_mib
+        )
+
+
+NO_HOST: Final = HostAmount()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSnapshot:
     """One node at one moment: its devices and what is promised on them.
 
     Attributes:
         usages: in the order of the inventory.
         cordoned: devices that the operator keeps free of new pods.
+        host_free: what pods have not asked for yet; None where it is not known.
     """
 
     node_name: str
     usages: tuple[DeviceUsage, ...]
     cordoned: frozenset[DeviceUuid] = frozenset()
+    host_free: HostAmount | None = None
 
 
 def sorted_devices(devices: Iterable[Device]) -> tuple[Device, ...]:

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
+from hamid.model.node import NO_HOST
 
 if TYPE_CHECKING:
+    from hamid.model.node import HostAmount
     from hamid.model.quantities import MemoryRequest
 
 
@@ -42,6 +44,8 @@ class PolicyName(StrEnum):
 
     BINPACK = "binpack"
     SPREAD = "spread"
+    FRAGMENTATION = "fragmentation"
+    """What leaves the most room for the pods that usually come; see `sched.placement`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,9 @@ class DeviceSelection:
     avoid_uuids: tuple[str, ...] = ()
 
 
+ANY_DEVICE: Final = DeviceSelection()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRequest:
     """What one pod asks for.
@@ -90,6 +97,7 @@ class PodRequest:
         requests: of the containers that ask for devices, in the same order.
         node_policy, device_policy: None where the cluster's default counts.
         allowed_modes: device modes; empty allows all.
+        host: processor time and main memory, as kube-scheduler counts them for the pod.
     """
 
     pod_uid: str
@@ -97,10 +105,11 @@ class PodRequest:
     pod_name: str
     container_names: tuple[str, ...]
     requests: tuple[ContainerRequest, ...]
-    selection: DeviceSelection = DeviceSelection()
+    selection: DeviceSelection = ANY_DEVICE
     node_policy: PolicyName | None = None
     device_policy: PolicyName | None = None
     allowed_modes: tuple[str, ...] = ()
+    host: HostAmount = NO_HOST
 
     @property
     def pod_key(self) -> str:

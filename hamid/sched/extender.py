@@ -219,6 +219,7 @@ class Extender:
     def _reserve(self, request: PodRequest, names: Iterable[str]) -> Placement | Unplaceable:
         """Place the pod on one of the nodes and keep the room, instead of what was kept."""
         self._cache.forget(request.pod_uid)
+        self._placer.arrivals.observe(request)
         outcome = self._placer.place(request, self._snapshots(names))
         if isinstance(outcome, Placement):
             self._cache.assume(outcome.best.allocation(request.pod_uid))

@@ -16,8 +16,8 @@ class SchedSettings:
     """How pods are placed and how long decisions are kept.
 
     Attributes:
-        node_policy, device_policy: what counts for pods that ask for no other. Packing both
-            keeps cards free for those who need whole ones.
+        node_policy, device_policy: what counts for pods that ask for no other; see
+            `placement.fragmentation` for why it is that.
         resources: the names of the resources that containers ask for.
         defaults: what counts where a container says nothing.
         reservation_ttl_s: how long room is kept for a pod between filter and bind. Enough for
@@ -32,8 +32,8 @@ class SchedSettings:
         rank_step: the distance of two neighbours' scores; see `placement.score`.
     """
 
-    node_policy: PolicyName = PolicyName.BINPACK
-    device_policy: PolicyName = PolicyName.BINPACK
+    node_policy: PolicyName = PolicyName.FRAGMENTATION
+    device_policy: PolicyName = PolicyName.FRAGMENTATION
     resources: ResourceNames = field(default_factory=ResourceNames)
     defaults: RequestDefaults = field(default_factory=RequestDefaults)
     reservation_ttl_s: float = 30.0

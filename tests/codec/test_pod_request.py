@@ -426,14 +426,14 @@ def test_other_words_of_hami_for_devices_run_unchanged(text, policy):
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("node", "best", "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread."),
-        ("node", "numa", "node-scheduler-policy: 'numa' is unknown; allowed are binpack, spread."),
+        ("node", "best", "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread, fragmentation."),
+        ("node", "numa", "node-scheduler-policy: 'numa' is unknown; allowed are binpack, spread, fragmentation."),
         (
             "device",
             "binpack,Best",
             (
                 "gpu-scheduler-policy: 'Best' is unknown; allowed are "
-                "binpack, spread, mutex, numa, topology-aware."
+                "binpack, spread, fragmentation, mutex, numa, topology-aware."
             ),
         ),
     ],

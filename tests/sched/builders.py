@@ -33,11 +33,13 @@ def make_share(name="card-a", *, memory_mib=1_000, core_percent=0):
     )
 
 
-def make_node(name="node-a", devices=None, *, usages=None, cordoned=()):
+def make_node(name="node-a", devices=None, *, usages=None, cordoned=(), host_free=None):
     """A node of one unused card, or of the devices or usages given."""
     if usages is None:
         usages = [DeviceUsage(device=d) for d in ((make_device(),) if devices is None else devices)]
-    return NodeSnapshot(node_name=name, usages=tuple(usages), cordoned=frozenset(cordoned))
+    return NodeSnapshot(
+        node_name=name, usages=tuple(usages), cordoned=frozenset(cordoned), host_free=host_free
+    )
 
 
 def make_container(name="main", **overrides):

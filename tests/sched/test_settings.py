@@ -9,7 +9,7 @@ from hamid.sched.settings import SchedSettings
 def test_the_policies_are_those_of_the_settings():
     settings = SchedSettings(device_policy=PolicyName.SPREAD)
 
-    assert settings.policies == Policies(node=PolicyName.BINPACK, device=PolicyName.SPREAD)
+    assert settings.policies == Policies(node=PolicyName.FRAGMENTATION, device=PolicyName.SPREAD)
 
 
 @pytest.mark.parametrize("name", ["reservation_ttl_s", "pod_wait_s", "verdict_count", "rank_step"])

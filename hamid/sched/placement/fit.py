@@ -14,7 +14,7 @@ promised: it would run on what others were promised (HAMi refuses it, too).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceShare, model_matches
 from hamid.model.quantities import resolve_memory_mib
@@ -24,7 +24,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hamid.model.device import Device, DeviceUsage
-    from hamid.model.request import ContainerRequest, DeviceSelection, PodRequest
+    from hamid.model.quantities import MemoryRequest
+    from hamid.model.request import DeviceSelection
+
+
+class Amounts(Protocol):
+    """What is asked of each device: a `ContainerRequest`, or the ask of a typical shape."""
+
+    @property
+    def memory(self) -> MemoryRequest:
+        """Of the device's memory."""
+        ...
+
+    @property
+    def core_percent(self) -> int:
+        """Of the device's cores."""
+        ...
+
+
+class Wishes(Protocol):
+    """Which devices are allowed: a `PodRequest`, or the ask of a typical shape."""
+
+    @property
+    def selection(self) -> DeviceSelection:
+        """By model and UUID."""
+        ...
+
+    @property
+    def allowed_modes(self) -> tuple[str, ...]:
+        """By mode; empty allows all."""
+        ...
+
 
 UNCHANGEABLE: Final = frozenset({Resource.MODEL, Resource.UUID, Resource.MODE})
 """Reasons that stay, whoever leaves the device."""
@@ -33,7 +63,7 @@ OF_THE_DEVICE: Final = UNCHANGEABLE | {Resource.HEALTH, Resource.CORDON}
 """Reasons that have no amounts."""
 
 
-def share_on(device: Device, request: ContainerRequest) -> DeviceShare:
+def share_on(device: Device, request: Amounts) -> DeviceShare:
     """What the container would get on this device."""
     return DeviceShare(
         device_uuid=device.device_uuid,
@@ -43,7 +73,7 @@ def share_on(device: Device, request: ContainerRequest) -> DeviceShare:
 
 
 def shortfalls(
-    usage: DeviceUsage, share: DeviceShare, *, request: PodRequest, is_cordoned: bool = False
+    usage: DeviceUsage, share: DeviceShare, *, request: Wishes, is_cordoned: bool = False
 ) -> tuple[Shortfall, ...]:
     """Everything this device lacks for the share; empty means that it fits.
 
@@ -59,9 +89,7 @@ def shortfalls(
     )
 
 
-def _device_reasons(
-    device: Device, request: PodRequest, *, is_cordoned: bool
-) -> Iterator[Shortfall]:
+def _device_reasons(device: Device, request: Wishes, *, is_cordoned: bool) -> Iterator[Shortfall]:
     selection = request.selection
     if not device.is_healthy:
         yield Shortfall(resource=Resource.HEALTH, device_uuid=device.device_uuid)

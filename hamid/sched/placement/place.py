@@ -27,16 +27,25 @@ from hamid.model.allocation import ContainerAllocation, PodAllocation
 from hamid.model.request import ContainerKind
 from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.fit import share_on, shortfalls
-from hamid.sched.placement.policy import ORDERINGS, device_load_ppm, load_ppm
+from hamid.sched.placement.fragmentation import Fragmentation
+from hamid.sched.placement.policy import (
+    BY_FRAGMENTATION,
+    LOAD_ORDERINGS,
+    device_load_ppm,
+    load_ppm,
+)
 from hamid.sched.placement.refusal import Refusal
+from hamid.sched.placement.typical import Arrivals, card_ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hamid.model.device import DeviceShare, DeviceUsage, DeviceUuid
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import ContainerRequest, PodRequest, PolicyName
+    from hamid.sched.placement.fragmentation import Choice
     from hamid.sched.placement.policy import Policies
+    from hamid.sched.placement.typical import CardAsk
 
 MAX_TRIES: Final = 512
 """Choices of devices tried for one pod on one node before it counts as not fitting."""
@@ -49,11 +58,13 @@ class NodePlacement:
     Attributes:
         containers: those with devices, in the order of the spec.
         load_ppm: how full the node would be with it; see `policy`.
+        cost: by which nodes are ranked; the smaller the better, only compared among one pod's.
     """
 
     node_name: str
     containers: tuple[ContainerAllocation, ...]
     load_ppm: int
+    cost: int
 
     def allocation(self, pod_uid: str) -> PodAllocation:
         """The same for this pod."""
@@ -86,16 +97,30 @@ class Unplaceable:
 
 
 def place(
-    request: PodRequest, nodes: Iterable[NodeSnapshot], *, policies: Policies
+    request: PodRequest,
+    nodes: Iterable[NodeSnapshot],
+    *,
+    policies: Policies,
+    measure: Fragmentation | None = None,
 ) -> Placement | Unplaceable:
-    """Return all nodes that fit, ranked by policy and then by name, and what the others lack."""
-    outcomes = {node.node_name: place_on_node(request, node, policies=policies) for node in nodes}
-    return ranked(outcomes, node_policy=policies.for_request(request).node)
+    """Return all nodes that fit, ranked by policy and then by name, and what the others lack.
+
+    Args:
+        request: asks for at least one device.
+        nodes: those that may take it.
+        policies: of the cluster; those of the pod count before them.
+        measure: for the policy `fragmentation`; a cluster's that has just begun unless given.
+    """
+    measure = measure or Fragmentation(Arrivals().typical)
+    return ranked(
+        {
+            node.node_name: place_on_node(request, node, policies=policies, measure=measure)
+            for node in nodes
+        }
+    )
 
 
-def ranked(
-    outcomes: Mapping[str, NodePlacement | Refusal], *, node_policy: PolicyName
-) -> Placement | Unplaceable:
+def ranked(outcomes: Mapping[str, NodePlacement | Refusal]) -> Placement | Unplaceable:
     """Return the ranking of the nodes that fit, and the refusals of the others."""
     fitting: list[NodePlacement] = []
     refusals: dict[str, Refusal] = {}
@@ -106,22 +131,80 @@ def ranked(
             fitting.append(outcome)
     if not fitting:
         return Unplaceable(refusals=refusals)
-    ordering = ORDERINGS[node_policy]
-    fitting.sort(key=lambda found: (ordering(found.load_ppm), found.node_name))
+    fitting.sort(key=lambda found: (found.cost, found.node_name))
     return Placement(ranked=tuple(fitting), refusals=refusals)
 
 
 def place_on_node(
-    request: PodRequest, node: NodeSnapshot, *, policies: Policies
+    request: PodRequest,
+    node: NodeSnapshot,
+    *,
+    policies: Policies,
+    measure: Fragmentation | None = None,
 ) -> NodePlacement | Refusal:
-    """Return what the pod would get on the node, or all that stands against it."""
+    """Return what the pod would get on the node, or all that stands against it; see `place`."""
     if not node.usages:
         return Refusal((Shortfall(resource=Resource.REGISTRATION),))
-    search = _Search(request=request, node=node, policies=policies.for_request(request))
+    measure = measure or Fragmentation(Arrivals().typical)
+    node = in_order(node)
+    wanted = policies.for_request(request)
+    if wanted == BY_FRAGMENTATION and (ask := lone_ask(request)) is not None:
+        choice = measure.choose(measure.view(node), measure.number(ask), request.host)
+        if choice is not None:
+            return chosen_placement(request, node, choice)
+    search = _Search(request=request, node=node, device_policy=wanted.device, measure=measure)
     shares = search.run()
     if shares is None:
         return search.refusal
-    containers = tuple(
+    containers = _containers(request, shares)
+    allocation = PodAllocation(
+        pod_uid=request.pod_uid, node_name=node.node_name, containers=containers
+    )
+    after = with_allocation(node, allocation)
+    load = load_ppm(after.usages)
+    by_load = LOAD_ORDERINGS.get(wanted.node)
+    return NodePlacement(
+        node_name=node.node_name,
+        containers=containers,
+        load_ppm=load,
+        cost=by_load(load) if by_load else measure.cost(node, after, request.host),
+    )
+
+
+def in_order(node: NodeSnapshot) -> NodeSnapshot:
+    """The node with its devices by index, then UUID, as inventories have them."""
+    usages = sorted(node.usages, key=lambda u: (u.device.device_index, u.device.device_uuid))
+    return node if tuple(usages) == node.usages else replace(node, usages=tuple(usages))
+
+
+def lone_ask(request: PodRequest) -> CardAsk | None:
+    """What a pod asks of cards that is one container with devices and names no UUID."""
+    selection = request.selection
+    if len(request.requests) != 1 or selection.use_uuids or selection.avoid_uuids:
+        return None
+    return card_ask(request, request.requests[0])
+
+
+def chosen_placement(request: PodRequest, node: NodeSnapshot, choice: Choice) -> NodePlacement:
+    """What the pod of one container would get with these cards of the node."""
+    (container,) = request.requests
+    shares = tuple(share_on(node.usages[p].device, container) for p in choice.positions)
+    by_position = dict(zip(choice.positions, shares, strict=True))
+    return NodePlacement(
+        node_name=node.node_name,
+        containers=_containers(request, [shares]),
+        load_ppm=load_ppm(
+            usage.with_share(by_position[position]) if position in by_position else usage
+            for position, usage in enumerate(node.usages)
+        ),
+        cost=-choice.score,
+    )
+
+
+def _containers(
+    request: PodRequest, shares: Sequence[tuple[DeviceShare, ...]]
+) -> tuple[ContainerAllocation, ...]:
+    return tuple(
         ContainerAllocation(
             container_name=container.container_name,
             kind=container.kind,
@@ -130,22 +213,17 @@ def place_on_node(
         )
         for container, given in zip(request.requests, shares, strict=True)
     )
-    allocation = PodAllocation(
-        pod_uid=request.pod_uid, node_name=node.node_name, containers=containers
-    )
-    return NodePlacement(
-        node_name=node.node_name,
-        containers=containers,
-        load_ppm=node_load_ppm(node, allocation),
-    )
 
 
-def node_load_ppm(node: NodeSnapshot, allocation: PodAllocation) -> int:
-    """How full the node is with the allocation on it."""
+def with_allocation(node: NodeSnapshot, allocation: PodAllocation) -> NodeSnapshot:
+    """The node with the allocation on its devices."""
     holds = allocation.holds()
-    return load_ppm(
-        usage.with_hold(hold) if (hold := holds.get(usage.device.device_uuid)) else usage
-        for usage in node.usages
+    return replace(
+        node,
+        usages=tuple(
+            usage.with_hold(hold) if (hold := holds.get(usage.device.device_uuid)) else usage
+            for usage in node.usages
+        ),
     )
 
 
@@ -192,10 +270,18 @@ class _Search:
     second try; only a later container can make an earlier choice a bad one.
     """
 
-    def __init__(self, *, request: PodRequest, node: NodeSnapshot, policies: Policies) -> None:
+    def __init__(
+        self,
+        *,
+        request: PodRequest,
+        node: NodeSnapshot,
+        device_policy: PolicyName,
+        measure: Fragmentation,
+    ) -> None:
         self._request = request
         self._node = node
-        self._ordering = ORDERINGS[policies.device]
+        self._by_load = LOAD_ORDERINGS.get(device_policy)
+        self._measure = measure
         self._tries_left = MAX_TRIES
         self._refused_at = -1
         self.refusal = Refusal(())
@@ -240,7 +326,7 @@ class _Search:
                 continue
             key = (
                 device.device_uuid not in views.reusable,
-                self._ordering(device_load_ppm(usage.with_share(share))),
+                self._cost(usage, container, share),
                 device.device_index,
                 device.device_uuid,
             )
@@ -249,6 +335,12 @@ class _Search:
             self._refuse(depth, container, unfit_count, lacking)
         fitting.sort(key=lambda pair: pair[0])
         return [share for _, share in fitting]
+
+    def _cost(self, usage: DeviceUsage, container: ContainerRequest, share: DeviceShare) -> int:
+        if self._by_load is not None:
+            return self._by_load(device_load_ppm(usage.with_share(share)))
+        ask = card_ask(self._request, container)
+        return self._measure.card_cost(usage, self._measure.number(ask))
 
     def _refuse(
         self, depth: int, container: ContainerRequest, unfit_count: int, lacking: list[Shortfall]

@@ -1,6 +1,6 @@
-"""The preferences by which a node, or a device on it, is chosen: one table of named orderings.
+"""The preferences by which a node, or a device on it, is chosen.
 
-An ordering turns the load that a place would have, with the newcomer on it, into a key; the
+`fragmentation` has a module of its own. The others order by load: an ordering turns the load that a place would have, with the newcomer on it, into a key; the
 smallest key wins. Load is counted in parts per million of three capacities, summed:
 
     load = slots used / slots + memory used / memory + cores used / cores
@@ -32,7 +32,7 @@ def _emptiest_first(load_ppm: int) -> int:
     return load_ppm
 
 
-ORDERINGS: Final[Mapping[PolicyName, Callable[[int], int]]] = {
+LOAD_ORDERINGS: Final[Mapping[PolicyName, Callable[[int], int]]] = {
     PolicyName.BINPACK: _fullest_first,
     PolicyName.SPREAD: _emptiest_first,
 }
@@ -42,14 +42,17 @@ ORDERINGS: Final[Mapping[PolicyName, Callable[[int], int]]] = {
 class Policies:
     """Which ordering counts for nodes, and which for the devices of one."""
 
-    node: PolicyName = PolicyName.BINPACK
-    device: PolicyName = PolicyName.BINPACK
+    node: PolicyName = PolicyName.FRAGMENTATION
+    device: PolicyName = PolicyName.FRAGMENTATION
 
     def for_request(self, request: PodRequest) -> Policies:
         """These policies, but where the pod asks for others, those."""
         return Policies(
             node=request.node_policy or self.node, device=request.device_policy or self.device
         )
+
+
+BY_FRAGMENTATION: Final = Policies(node=PolicyName.FRAGMENTATION, device=PolicyName.FRAGMENTATION)
 
 
 def device_load_ppm(usage: DeviceUsage) -> int:

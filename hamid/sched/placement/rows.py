@@ -12,7 +12,9 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import place_on_node, ranked
+from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,28 +37,42 @@ class _Cell(NamedTuple):
 
 
 class Placer:
-    """Places pods by the same policies, and remembers what it found."""
+    """Places pods by the same policies, and remembers what it found.
 
-    def __init__(self, *, policies: Policies, rows_kept: int = ROWS_KEPT) -> None:
+    Attributes:
+        arrivals: what usually comes; whoever asks about a new pod observes it there.
+    """
+
+    def __init__(
+        self, *, policies: Policies, rows_kept: int = ROWS_KEPT, arrivals: Arrivals | None = None
+    ) -> None:
+        self.arrivals = arrivals or Arrivals()
         self._policies = policies
+        self._measure = Fragmentation(self.arrivals.typical)
         self._rows_kept = rows_kept
         self._rows: OrderedDict[PodRequest, dict[str, _Cell]] = OrderedDict()
 
     def place(self, request: PodRequest, nodes: Iterable[NodeSnapshot]) -> Placement | Unplaceable:
         """Return what `place` returns."""
+        typical = self.arrivals.typical
+        if typical.generation != self._measure.generation:
+            self._measure = Fragmentation(typical)
+            self._rows.clear()
         shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
         row = self._row(shape)
         outcomes: dict[str, NodePlacement | Refusal] = {}
         for node in nodes:
             cell = row.get(node.node_name)
             if cell is None or cell.node is not node:
-                outcome = place_on_node(request, node, policies=self._policies)
+                outcome = place_on_node(
+                    request, node, policies=self._policies, measure=self._measure
+                )
                 cell = row[node.node_name] = _Cell(node, outcome)
             outcomes[node.node_name] = cell.outcome
         if len(row) > 2 * len(outcomes) + _SLACK:
             for name in row.keys() - outcomes.keys():  # most likely nodes that are gone
                 del row[name]
-        return ranked(outcomes, node_policy=self._policies.for_request(request).node)
+        return ranked(outcomes)
 
     def _row(self, shape: PodRequest) -> dict[str, _Cell]:
         row = self._rows.get(shape)

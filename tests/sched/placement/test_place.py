@@ -22,7 +22,7 @@ from tests.sched.builders import (
     whole_card,
 )
 
-BINPACK = Policies()
+BINPACK = Policies(node=PolicyName.BINPACK, device=PolicyName.BINPACK)
 SPREAD = Policies(node=PolicyName.SPREAD, device=PolicyName.SPREAD)
 
 
