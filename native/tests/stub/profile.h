@@ -89,6 +89,7 @@ struct card {
 	uint64_t memory_mib;
 	uint64_t reserved_mib; /* the driver's own, counted as used in NVML's first memory call */
 	uint64_t used_mib;     /* by nobody in particular */
+	uint64_t context_mib;  /* what each CUDA context costs */
 	uint32_t pci_domain, pci_bus, pci_device;
 	int numa_node; /* -1: none */
 	uint32_t cc_major, cc_minor;

@@ -25,6 +25,7 @@ static const struct key card_keys[] = {
 	{"memory_mib", U64, CARD(memory_mib)},
 	{"reserved_mib", U64, CARD(reserved_mib)},
 	{"used_mib", U64, CARD(used_mib)},
+	{"context_mib", U64, CARD(context_mib)},
 	{"numa", SIGNED, CARD(numa_node)},
 	{"sm", U32, CARD(multiprocessors)},
 	{"switch", SIGNED, CARD(pcie_switch)},

@@ -15,6 +15,7 @@
 
 _Static_assert(sizeof(struct state_slot) == 72, "the layout is shared between builds");
 _Static_assert(offsetof(struct state_page, slots) == 72, "the layout is shared between builds");
+_Static_assert(offsetof(struct state_page, engines) % 64 == 0, "locks in there are aligned");
 
 const char *state_path(bool *ret_is_named)
 {
@@ -74,8 +75,8 @@ static uint64_t start_ticks(void)
 	return ticks;
 }
 
-/* A number no other living process has: FNV-1a over pid namespace, pid and start time. */
-static uint64_t own_fingerprint(void)
+/* FNV-1a over pid namespace, pid and start time. */
+uint64_t state_fingerprint(void)
 {
 	static _Thread_local uint64_t fingerprint;
 	static _Thread_local pid_t of;
@@ -106,13 +107,14 @@ static int prepare_page(int fd)
 	struct stat st;
 
 	if (fstat(fd, &st) == 0 && (size_t)st.st_size < sizeof(struct state_page)) {
-		struct state_page head = {.magic = STATE_MAGIC,
-					  .version = STATE_VERSION,
-					  .size_bytes = sizeof(struct state_page)};
+		struct {
+			uint64_t magic;
+			uint32_t version, size_bytes;
+		} head = {STATE_MAGIC, STATE_VERSION, sizeof(struct state_page)};
 
 		fchmod(fd, 0666); /* tenants of any user write here, whatever our umask */
 		if (ftruncate(fd, sizeof(struct state_page)) < 0 ||
-		    pwrite(fd, &head, offsetof(struct state_page, slots), 0) < 0)
+		    pwrite(fd, &head, sizeof head, 0) < 0)
 			r = -errno;
 	}
 	lock_byte(fd, F_SETLK, F_UNLCK, 0);
@@ -172,7 +174,7 @@ static bool slot_is_alive(struct state *state, size_t i, uint32_t *ret_pid)
 
 	if (owner == 0)
 		return false;
-	if (owner == own_fingerprint()) {
+	if (owner == state_fingerprint()) {
 		*ret_pid = (uint32_t)getpid();
 		return true;
 	}
@@ -182,20 +184,22 @@ static bool slot_is_alive(struct state *state, size_t i, uint32_t *ret_pid)
 /* Our slot for the device, taking a free one if we have none. Called with byte 0 locked. */
 static int claim_slot(struct state *state, const char *device, struct state_slot **ret_slot)
 {
-	uint64_t me = own_fingerprint();
+	uint64_t me = state_fingerprint();
 	size_t free_at = STATE_SLOTS;
 	uint32_t pid;
 
-	for (size_t i = 0; i < STATE_SLOTS; i++) {
+	for (size_t i = 0; i < STATE_SLOTS && state->page->slots[i].owner; i++) {
 		struct state_slot *slot = &state->page->slots[i];
 
 		if (slot->owner == me && slot_is_of(slot, device)) {
 			*ret_slot = slot;
 			return 0;
 		}
-		if (free_at == STATE_SLOTS && !slot_is_alive(state, i, &pid))
-			free_at = i;
 	}
+	/* Slots are taken in order: behind one that was never used, none was. */
+	for (size_t i = 0; i < STATE_SLOTS && free_at == STATE_SLOTS; i++)
+		if (!slot_is_alive(state, i, &pid))
+			free_at = i;
 	if (free_at == STATE_SLOTS)
 		return -ENOSPC;
 
@@ -204,7 +208,6 @@ static int claim_slot(struct state *state, const char *device, struct state_slot
 
 	if (r < 0)
 		return r;
-	__atomic_store_n(&slot->owner, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&slot->bytes, 0, __ATOMIC_RELEASE);
 	slot->pid = (uint32_t)getpid();
 	memset(slot->device, 0, STATE_UUID);
@@ -214,31 +217,72 @@ static int claim_slot(struct state *state, const char *device, struct state_slot
 	return 0;
 }
 
-int state_reserve(struct state *state, const char *device, uint64_t bytes, uint64_t capacity_bytes)
+int state_lock(struct state *state)
 {
-	struct state_slot *slot;
-
 	pthread_mutex_lock(&state->mutex);
 	int r = lock_byte(state->fd, F_SETLKW, F_WRLCK, 0);
 
-	if (r == 0) {
-		uint64_t used = state_used_bytes(state, device);
+	if (r < 0)
+		pthread_mutex_unlock(&state->mutex);
+	return r;
+}
 
-		if (bytes > capacity_bytes || used > capacity_bytes - bytes)
-			r = -ENOMEM;
-		else
-			r = claim_slot(state, device, &slot);
-		if (r == 0)
-			__atomic_fetch_add(&slot->bytes, bytes, __ATOMIC_ACQ_REL);
-		lock_byte(state->fd, F_SETLK, F_UNLCK, 0);
-	}
+void state_unlock(struct state *state)
+{
+	lock_byte(state->fd, F_SETLK, F_UNLCK, 0);
 	pthread_mutex_unlock(&state->mutex);
+}
+
+static off_t part_offset(struct state *state, const void *part)
+{
+	return (off_t)((const char *)part - (const char *)state->page);
+}
+
+int state_hold(struct state *state, const void *part)
+{
+	return lock_byte(state->fd, F_SETLK, F_WRLCK, part_offset(state, part));
+}
+
+bool state_owner_lives(struct state *state, uint64_t owner, const void *part)
+{
+	uint32_t pid;
+
+	return owner == state_fingerprint() ||
+	       byte_is_locked(state->fd, part_offset(state, part), &pid);
+}
+
+/* The same as state_used_bytes or more, without asking who lives. */
+static uint64_t noted_bytes(struct state *state, const char *device)
+{
+	uint64_t noted = 0;
+
+	for (size_t i = 0; i < STATE_SLOTS && state->page->slots[i].owner; i++)
+		if (slot_is_of(&state->page->slots[i], device))
+			noted += __atomic_load_n(&state->page->slots[i].bytes, __ATOMIC_ACQUIRE);
+	return noted;
+}
+
+int state_reserve(struct state *state, const char *device, uint64_t bytes, uint64_t capacity_bytes)
+{
+	struct state_slot *slot;
+	int r = state_lock(state);
+
+	if (r < 0)
+		return r;
+	if (bytes > capacity_bytes || (noted_bytes(state, device) > capacity_bytes - bytes &&
+				       state_used_bytes(state, device) > capacity_bytes - bytes))
+		r = -ENOMEM;
+	else
+		r = claim_slot(state, device, &slot);
+	if (r == 0)
+		__atomic_fetch_add(&slot->bytes, bytes, __ATOMIC_ACQ_REL);
+	state_unlock(state);
 	return r;
 }
 
 void state_release(struct state *state, const char *device, uint64_t bytes)
 {
-	uint64_t me = own_fingerprint();
+	uint64_t me = state_fingerprint();
 
 	pthread_mutex_lock(&state->mutex);
 	for (size_t i = 0; i < STATE_SLOTS; i++) {

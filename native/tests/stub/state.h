@@ -1,8 +1,9 @@
 /*
- * What simulated CUDA processes hold, shared by all of them through one file.
+ * What simulated CUDA processes hold and compute, shared by all of them through one file.
  *
  * libcuda.so.1 (simulated) writes: reserve and release. libnvidia-ml.so.1 (simulated) reads: used
- * bytes and processes. The file may be mounted into containers; the layout is fixed-width.
+ * bytes and processes. The file may be mounted into containers; the layout is fixed-width. What
+ * devices compute is in the same file: engine.h.
  *
  * A slot belongs to one process and one device. Its owner holds a POSIX record lock on the slot's
  * first byte for as long as it lives, so the kernel says at once when a process is gone, however
@@ -23,13 +24,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine.h"
+
 #define STATE_DEFAULT_PATH "/usr/local/hamid-sim/state"
 #define STATE_ENV "HAMID_SIM_STATE"
 
 #define STATE_MAGIC 0x4d495344494d4148ull /* "HAMIDSIM" */
-#define STATE_VERSION 1u
+#define STATE_VERSION 2u
 #define STATE_SLOTS 1024
 #define STATE_UUID 48
+#define STATE_ENGINES 32
 
 struct state_slot {
 	uint64_t owner;   /* fingerprint; 0 = never used */
@@ -45,6 +49,8 @@ struct state_page {
 	uint32_t size_bytes; /* of the whole file */
 	uint8_t reserved[56];
 	struct state_slot slots[STATE_SLOTS];
+	uint8_t alignment[56]; /* engines begin at a multiple of 64 */
+	struct engine engines[STATE_ENGINES];
 };
 
 struct state {
@@ -79,3 +85,18 @@ uint64_t state_used_bytes(struct state *state, const char *device);
 /* The living processes on a device; returns how many there are, writes at most `capacity`. */
 uint32_t state_processes(struct state *state, const char *device, struct state_process *processes,
 			 uint32_t capacity);
+
+/* --- for engine.c --- */
+
+/* One at a time, among threads and processes. */
+int state_lock(struct state *state);
+void state_unlock(struct state *state);
+
+/* A number no other living process has. */
+uint64_t state_fingerprint(void);
+
+/* Hold a record lock on the first byte of this part of the page for as long as we live. */
+int state_hold(struct state *state, const void *part);
+
+/* Does the owner of the part, which holds its lock, live? */
+bool state_owner_lives(struct state *state, uint64_t owner, const void *part);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sim.h"
 
@@ -23,6 +24,16 @@ static void after_fork_in_child(void)
 CUresult sim_ready(void)
 {
 	return is_ready && !is_forked ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+int sim_device_count(void)
+{
+	return device_count;
+}
+
+int sim_cuda_version(void)
+{
+	return cuda_version;
 }
 
 const struct sim_device *sim_device(CUdevice device)
@@ -62,7 +73,9 @@ static bool make_device(const struct card *card, struct sim_device *ret_device)
 		.pci_device = card->pci_device,
 		.cc_major = card->cc_major,
 		.cc_minor = card->cc_minor,
-		.multiprocessors = card->multiprocessors,
+		.multiprocessors = card->multiprocessors ? card->multiprocessors : 108,
+		.context_bytes = card->context_mib << 20,
+		.is_mig = is_mig,
 	};
 	snprintf(device.uuid, sizeof device.uuid, "%s", uuid);
 	snprintf(device.name, sizeof device.name, "%s", card->name);
@@ -126,7 +139,7 @@ static CUresult read_machine(void)
 	return device_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
-CUresult cuInit(unsigned int flags)
+SIM_EXPORT CUresult cuInit(unsigned int flags)
 {
 	CUresult cr = sim_injected(__func__);
 	if (cr != CUDA_SUCCESS)
@@ -146,7 +159,7 @@ CUresult cuInit(unsigned int flags)
 	return cr;
 }
 
-CUresult cuDriverGetVersion(int *version)
+SIM_EXPORT CUresult cuDriverGetVersion(int *version)
 {
 	if (!version)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -154,7 +167,7 @@ CUresult cuDriverGetVersion(int *version)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGet(CUdevice *device, int ordinal)
+SIM_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
 	CUresult cr = sim_ready();
 	if (cr != CUDA_SUCCESS)
@@ -167,7 +180,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetCount(int *count)
+SIM_EXPORT CUresult cuDeviceGetCount(int *count)
 {
 	CUresult cr = sim_ready();
 	if (cr != CUDA_SUCCESS)
@@ -190,7 +203,7 @@ static CUresult look_up(CUdevice ordinal, const void *result, const struct sim_d
 	return *ret_device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult cuDeviceGetName(char *name, int length, CUdevice ordinal)
+SIM_EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice ordinal)
 {
 	const struct sim_device *device;
 	CUresult cr = look_up(ordinal, name, &device);
@@ -199,7 +212,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice ordinal)
 	return cr;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
+SIM_EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
 {
 	const struct sim_device *device;
 	CUresult cr = look_up(ordinal, uuid, &device);
@@ -208,7 +221,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
 	return cr;
 }
 
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
+SIM_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
 {
 	const struct sim_device *device;
 	CUresult cr = look_up(ordinal, uuid, &device);
@@ -217,7 +230,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
 	return cr;
 }
 
-CUresult cuDeviceGetPCIBusId(char *bus_id, int length, CUdevice ordinal)
+SIM_EXPORT CUresult cuDeviceGetPCIBusId(char *bus_id, int length, CUdevice ordinal)
 {
 	const struct sim_device *device;
 	CUresult cr = look_up(ordinal, bus_id, &device);
@@ -227,44 +240,7 @@ CUresult cuDeviceGetPCIBusId(char *bus_id, int length, CUdevice ordinal)
 	return cr;
 }
 
-/* Those that clients branch on; all others are zero. */
-CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice ordinal)
-{
-	const struct sim_device *device;
-	CUresult cr = look_up(ordinal, value, &device);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	const int known[128] = {
-		[1] = 1024, /* threads per block, and its three dimensions */
-		[2] = 1024,
-		[3] = 1024,
-		[4] = 64,
-		[5] = 0x7fffffff, /* the grid's three dimensions */
-		[6] = 65535,
-		[7] = 65535,
-		[8] = 49152, /* shared memory per block */
-		[10] = 32,   /* warp size */
-		[13] = 1410000,
-		[16] = (int)(device->multiprocessors ? device->multiprocessors : 108),
-		[33] = (int)device->pci_bus,
-		[34] = (int)device->pci_device,
-		[36] = 1215000,
-		[37] = 5120,
-		[38] = 41943040,
-		[39] = 2048, /* threads per multiprocessor */
-		[41] = 1,    /* unified addressing */
-		[50] = (int)device->pci_domain,
-		[75] = (int)device->cc_major,
-		[76] = (int)device->cc_minor,
-		[81] = 167936,
-		[83] = 1, /* managed memory */
-		[97] = 166912,
-	};
-	*value = attribute > 0 && attribute < 128 ? known[attribute] : 0;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
+SIM_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 {
 	const struct sim_device *device;
 	CUresult cr = look_up(ordinal, bytes, &device);
@@ -273,11 +249,30 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 	return cr;
 }
 
-CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice ordinal)
+SIM_EXPORT CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice ordinal)
 {
 	const struct sim_device *device;
 	CUresult cr = look_up(ordinal, bytes, &device);
 	if (cr == CUDA_SUCCESS)
 		*bytes = device->total_bytes > UINT32_MAX ? UINT32_MAX : (unsigned int)device->total_bytes;
 	return cr;
+}
+
+/* The device whose UUID stands after `prefix` in the name of a memory file. */
+bool sim_named_device(int fd, const char *prefix, int *ret_ordinal)
+{
+	char path[64], name[256];
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	ssize_t length = readlink(path, name, sizeof name - 1);
+	name[length > 0 ? length : 0] = '\0';
+	const char *at = strstr(name, prefix);
+	for (int i = 0; at && i < device_count; i++) {
+		const char *uuid = devices[i].uuid;
+		if (strncmp(at + strlen(prefix), uuid, strlen(uuid)) == 0) {
+			*ret_ordinal = i;
+			return true;
+		}
+	}
+	return false;
 }

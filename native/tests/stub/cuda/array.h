@@ -1,0 +1,16 @@
+/* Arrays as copies see them: rows of whole elements, one after the other. */
+#pragma once
+
+#include "object.h"
+#include "space.h"
+
+struct CUarray_st {
+	struct object object;
+	CUDA_ARRAY3D_DESCRIPTOR shape;
+	struct block *block; /* NULL: sparse, deferred, or a level */
+	uint64_t address;    /* 0: nothing is behind it */
+	CUmipmappedArray level_of;
+	CUdevice device;
+};
+
+uint64_t array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape);
