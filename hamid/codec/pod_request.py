@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.codec.jsontext import kind_of, quoted
 from hamid.codec.pod import pod_containers, pod_meta
+from hamid.codec.pod_host import decode_pod_host
 from hamid.errors import RequestError
 from hamid.model import names as wire
 from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceMode, model_matches
@@ -124,6 +125,7 @@ def decode_pod_request(
         node_policy=node_policy,
         device_policy=device_policy,
         allowed_modes=modes,
+        host=decode_pod_host(pod),
     )
 
 

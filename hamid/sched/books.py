@@ -1,4 +1,4 @@
-"""The account of one node: its devices, who holds what of them, and the sums.
+"""The account of one node: its devices and its host, who holds what of them, and the sums.
 
 Adding or removing a pod, or the devices themselves, costs what the node's cards cost, however
 many pods and nodes there are. Holds on devices that the node does not register (a card taken
@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hamid.model.device import DeviceUsage
-from hamid.model.node import NodeSnapshot
+from hamid.model.node import NO_HOST, NodeSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hamid.model.device import Device, DeviceHold, DeviceUuid
+    from hamid.model.node import HostAmount
 
 
 class _Sum:
@@ -40,7 +41,18 @@ class NodeBook:
         version: grows with each change of what a snapshot shows.
     """
 
-    __slots__ = ("_cordoned", "_devices", "_holds", "_snapshot", "_sums", "node_name", "version")
+    __slots__ = (
+        "_cordoned",
+        "_devices",
+        "_holds",
+        "_host",
+        "_host_asked",
+        "_host_by_pod",
+        "_snapshot",
+        "_sums",
+        "node_name",
+        "version",
+    )
 
     def __init__(self, node_name: str) -> None:
         self.node_name = node_name
@@ -49,12 +61,20 @@ class NodeBook:
         self._cordoned: frozenset[DeviceUuid] = frozenset()
         self._holds: dict[str, Mapping[DeviceUuid, DeviceHold]] = {}
         self._sums: dict[DeviceUuid, _Sum] = {}
+        self._host: HostAmount | None = None
+        self._host_by_pod: dict[str, HostAmount] = {}
+        self._host_asked = NO_HOST
         self._snapshot: NodeSnapshot | None = None
 
     @property
     def is_held(self) -> bool:
         """Whether any pod holds anything here."""
-        return bool(self._holds)
+        return bool(self._holds or self._host_by_pod)
+
+    @property
+    def host(self) -> HostAmount | None:
+        """What the host has for pods in all."""
+        return self._host
 
     def register(self, devices: tuple[Device, ...]) -> None:
         """Take these devices for those of the node."""
@@ -66,6 +86,27 @@ class NodeBook:
         """Keep these devices, and no others, free of new pods."""
         if uuids != self._cordoned:
             self._cordoned = uuids
+            self._change()
+
+    def offer(self, host: HostAmount | None) -> None:
+        """Take this for what the host has for pods in all; None where it is not known."""
+        if host != self._host:
+            self._host = host
+            self._change()
+
+    def ask(self, pod_uid: str, host: HostAmount) -> None:
+        """Let the pod ask this of the host, instead of what it asked."""
+        before = self._host_by_pod.get(pod_uid, NO_HOST)
+        self._host_by_pod[pod_uid] = host
+        self._sum_host(before, host)
+
+    def unask(self, pod_uid: str) -> None:
+        """Let the pod ask nothing of the host."""
+        self._sum_host(self._host_by_pod.pop(pod_uid, NO_HOST), NO_HOST)
+
+    def _sum_host(self, before: HostAmount, after: HostAmount) -> None:
+        if after != before:
+            self._host_asked = self._host_asked - before + after
             self._change()
 
     def hold(self, pod_uid: str, holds: Mapping[DeviceUuid, DeviceHold]) -> None:
@@ -95,6 +136,7 @@ class NodeBook:
                 node_name=self.node_name,
                 usages=tuple(self._usage(device) for device in self._devices),
                 cordoned=self._cordoned,
+                host_free=None if self._host is None else self._host - self._host_asked,
             )
         return self._snapshot
 
@@ -107,7 +149,13 @@ class NodeBook:
                 if hold := holds.get(device.device_uuid):
                     usage = usage.with_hold(hold)
             usages.append(usage)
-        return NodeSnapshot(node_name=self.node_name, usages=tuple(usages), cordoned=self._cordoned)
+        asked = sum(self._host_by_pod.values(), NO_HOST)
+        return NodeSnapshot(
+            node_name=self.node_name,
+            usages=tuple(usages),
+            cordoned=self._cordoned,
+            host_free=None if self._host is None else self._host - asked,
+        )
 
     def _usage(self, device: Device) -> DeviceUsage:
         total = self._sums.get(device.device_uuid)

@@ -23,6 +23,7 @@ from prometheus_client import Gauge
 
 from hamid.codec.node_annotation import decode_node_inventory
 from hamid.errors import AnnotationError
+from hamid.model.node import NO_HOST, HostAmount
 from hamid.sched.books import NodeBook
 from hamid.sched.records import read_node, read_pod
 from hamid.sched.reservations import Reservations, Stage
@@ -55,6 +56,10 @@ class _Node:
     problem: str = ""
 
 
+_Asking = tuple[str, HostAmount]
+"""A node, and what a pod asks of its host."""
+
+
 class ClusterCache:
     """Nodes, pods and reservations; see the module. The watches feed it through `sinks`."""
 
@@ -70,6 +75,8 @@ class ClusterCache:
         self._pods: dict[str, PodRecord] = {}
         self._reservations = Reservations(clock=clock)
         self._booked_on: dict[str, str] = {}
+        self._strangers: dict[str, _Asking] = {}
+        self._asking_of: dict[str, _Asking] = {}
         self._synced: set[str] = set()
         self._news = asyncio.Event()
         self._declare_metrics(registry)
@@ -203,8 +210,16 @@ class ClusterCache:
                 allocation, is_initialized = booking
                 book = fresh.setdefault(allocation.node_name, NodeBook(allocation.node_name))
                 book.hold(pod_uid, allocation.holds(is_initialized=is_initialized))
+        for pod_uid in {
+            *self._strangers,
+            *self._pods,
+            *(kept.pod_uid for kept in self._reservations),
+        }:
+            if (asking := self._asking(pod_uid)) is not None:
+                fresh.setdefault(asking[0], NodeBook(asking[0])).ask(pod_uid, asking[1])
         for name, node in self._nodes.items():
             snapshot = node.book.snapshot()
+            fresh[name].offer(node.book.host)
             fresh[name].register(tuple(usage.device for usage in snapshot.usages))
             fresh[name].cordon(snapshot.cordoned)
         return {name: fresh[name].recount() for name, node in self._nodes.items() if node.is_listed}
@@ -216,7 +231,31 @@ class ClusterCache:
         kept = self._reservations.get(pod_uid)
         return (kept.allocation, False) if kept is not None else None
 
+    def _asking(self, pod_uid: str) -> _Asking | None:
+        """What the pod asks of which host: the one it is bound to, else where room is kept."""
+        record = self._pods.get(pod_uid)
+        if record is not None and record.node_name:
+            return record.node_name, record.host
+        kept = self._reservations.get(pod_uid)
+        if kept is not None:
+            return kept.allocation.node_name, record.host if record is not None else NO_HOST
+        return self._strangers.get(pod_uid)
+
+    def _ask_anew(self, pod_uid: str) -> None:
+        asking = self._asking(pod_uid)
+        before = self._asking_of.get(pod_uid)
+        if asking == before:
+            return
+        if before is not None and (asking is None or before[0] != asking[0]):
+            del self._asking_of[pod_uid]
+            self._nodes[before[0]].book.unask(pod_uid)
+            self._drop_unused(before[0])
+        if asking is not None:
+            self._asking_of[pod_uid] = asking
+            self._node(asking[0]).book.ask(pod_uid, asking[1])
+
     def _rebook(self, pod_uid: str) -> None:
+        self._ask_anew(pod_uid)
         booking = self._booking(pod_uid)
         node_name = booking[0].node_name if booking is not None else None
         before = self._booked_on.pop(pod_uid, None)
@@ -249,6 +288,8 @@ class ClusterCache:
         self._pods.clear()
         self._reservations.clear()
         self._booked_on.clear()
+        self._strangers.clear()
+        self._asking_of.clear()
         self._synced.clear()
 
     def take_nodes(self, nodes: Iterable[JsonObject]) -> None:
@@ -273,6 +314,7 @@ class ClusterCache:
             node.inventory_text, node.problem = None, ""
             node.book.register(())
             node.book.cordon(frozenset())
+            node.book.offer(None)
             self._drop_unused(node_name)
 
     def _read_node(self, node: JsonObject) -> NodeNote:
@@ -282,6 +324,7 @@ class ClusterCache:
         node = self._node(note.node_name)
         node.is_listed = True
         node.book.cordon(note.cordoned)
+        node.book.offer(note.host)
         if note.inventory_text is not None and not note.is_offered:
             node.inventory_text, node.problem = None, PLUGIN_AWAY
             node.book.register(())
@@ -308,7 +351,7 @@ class ClusterCache:
 
     def take_pods(self, pods: Iterable[JsonObject]) -> None:
         """Take these for all pods there are."""
-        known = set(self._pods)
+        known = {*self._pods, *self._strangers}
         for pod in pods:
             known.discard(pod["metadata"]["uid"])
             self.take_pod(pod)
@@ -328,7 +371,11 @@ class ClusterCache:
             log.warning("allocation unreadable", pod=record.pod_key, error=record.problem)
         if not record.is_worth_keeping:
             self.drop_pod(pod_uid)
+            if record.node_name and not record.is_ended:
+                self._strangers[pod_uid] = record.node_name, record.host
+                self._ask_anew(pod_uid)
             return
+        self._strangers.pop(pod_uid, None)
         self._pods[pod_uid] = record
         if record.node_name:
             self._reservations.pop(pod_uid)
@@ -339,6 +386,7 @@ class ClusterCache:
     def drop_pod(self, pod_uid: str) -> None:
         """The pod is gone, or has ended, or never had anything to do with devices."""
         self._pods.pop(pod_uid, None)
+        self._strangers.pop(pod_uid, None)
         self._reservations.pop(pod_uid)
         self._rebook(pod_uid)
 

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.codec.allocation_record import read_allocation
 from hamid.codec.node_annotation import decode_cordon
+from hamid.codec.pod_host import decode_node_host, decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
 from hamid.errors import AnnotationError, RequestError
 from hamid.model import names as wire
+from hamid.model.node import NO_HOST
 
 if TYPE_CHECKING:
     from hamid.kube.port import JsonObject
     from hamid.model.allocation import PodAllocation
     from hamid.model.device import DeviceUuid
     from hamid.model.names import ResourceNames
+    from hamid.model.node import HostAmount
     from hamid.model.request import PodRequest, RequestDefaults
 
 _ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
@@ -34,6 +37,7 @@ class PodRecord:
         request: what it asks for; None when it asks for no device, or is bound.
         allocation: what it was given, by our record or HAMi's; None until it is bound.
         problem: why request or allocation cannot be read; empty when they can.
+        host: what it asks of its node's processors and memory.
         is_ended: its containers have ended for good, so it holds nothing.
         is_initialized: its plain init containers are done, so they hold nothing.
     """
@@ -45,6 +49,7 @@ class PodRecord:
     request: PodRequest | None = None
     allocation: PodAllocation | None = None
     problem: str = ""
+    host: HostAmount = NO_HOST
     is_ended: bool = False
     is_initialized: bool = False
 
@@ -69,12 +74,14 @@ class NodeNote:
         inventory_text: as registered; None where nothing is.
         is_offered: whether its kubelet has slots to give. None at all means that the device
             plugin is away, and a pod sent there would be refused for good.
+        host: what it has for pods in all; None where it does not say.
     """
 
     node_name: str
     inventory_text: str | None
     cordoned: frozenset[DeviceUuid]
     is_offered: bool = True
+    host: HostAmount | None = None
 
 
 def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults) -> PodRecord:
@@ -102,6 +109,7 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         request=request,
         allocation=allocation,
         problem=problem,
+        host=NO_HOST if is_ended else decode_pod_host(pod),
         is_ended=is_ended,
         is_initialized=_is_initialized(spec, status),
     )
@@ -121,6 +129,7 @@ def read_node(node: JsonObject, *, names: ResourceNames) -> NodeNote:
         inventory_text=text,
         cordoned=decode_cordon(annotations.get(wire.DEVICE_CORDON, "")),
         is_offered=str(allocatable.get(names.count, "")) != "0",
+        host=decode_node_host(node),
     )
 
 

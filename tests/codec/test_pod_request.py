@@ -426,8 +426,16 @@ def test_other_words_of_hami_for_devices_run_unchanged(text, policy):
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("node", "best", "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread, fragmentation."),
-        ("node", "numa", "node-scheduler-policy: 'numa' is unknown; allowed are binpack, spread, fragmentation."),
+        (
+            "node",
+            "best",
+            "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread, fragmentation.",
+        ),
+        (
+            "node",
+            "numa",
+            "node-scheduler-policy: 'numa' is unknown; allowed are binpack, spread, fragmentation.",
+        ),
         (
             "device",
             "binpack,Best",
