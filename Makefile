@@ -13,6 +13,7 @@ help: ## list the targets
 setup: $(VENV)/.installed ## create the virtual environment from the lock file
 
 $(VENV)/.installed: requirements-dev.lock
+	@echo "setting up $(VENV), once" >&2
 	scripts/ensure-venv $(PYTHON) $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
