@@ -198,6 +198,24 @@ static struct totals add_up(struct hamid_usage *page, uint32_t device)
 	return totals;
 }
 
+/*
+ * Used and pending of all together, quickly: sums of numbers that are all below 2^52 do not wrap. If
+ * one is not, it is nonsense, and everything is used.
+ */
+static uint64_t add_up_all(struct hamid_usage *page, uint32_t device)
+{
+	uint64_t sum = 0, bits = 0;
+	const uint32_t end = usage_slots_end(page);
+	for (uint32_t i = 0; i < end; i++) {
+		struct hamid_usage_cell *cell = &usage_slot_at(page, i)->cells[device];
+		uint64_t pending = __atomic_load_n(&cell->pending_bytes, __ATOMIC_SEQ_CST);
+		uint64_t used = __atomic_load_n(&cell->used_bytes, __ATOMIC_SEQ_CST);
+		sum += pending + used;
+		bits |= pending | used;
+	}
+	return bits >> 52 ? UINT64_MAX : sum;
+}
+
 struct claim {
 	uint32_t device;
 	uint64_t size_bytes;
@@ -213,11 +231,12 @@ static int try_claim(struct hamid_usage *page, const struct claim *claim)
 	if (claim->size_bytes > claim->limit_bytes)
 		return -ENOMEM;
 	__atomic_fetch_add(&cell->pending_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
-	struct totals totals = add_up(page, claim->device);
-	bool is_granted =
-		add_saturating(totals.used_bytes, totals.pending_bytes) <= claim->limit_bytes;
+	struct totals totals = {0};
+	bool is_granted = add_up_all(page, claim->device) <= claim->limit_bytes;
 	if (is_granted)
 		__atomic_fetch_add(&cell->used_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
+	else
+		totals = add_up(page, claim->device);
 	__atomic_fetch_sub(&cell->pending_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
 	if (is_granted)
 		return 0;

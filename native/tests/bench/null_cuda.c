@@ -1,0 +1,76 @@
+/*
+ * A driver that does nothing, in a few ns: what is measured on it is the hooks' own. One device, one
+ * context, addresses from a counter or freed before. The simulated driver (../stub) is the one that behaves.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "cuda_subset.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+static __thread CUcontext current;
+static uint64_t next_address = 0x700000000000ull;
+
+#define BARE(result, symbol, params) \
+	EXPORT result symbol params; \
+	result symbol params
+
+BARE(CUresult, cuInit, (unsigned int flags))
+{
+	(void)flags;
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device))
+{
+	(void)device;
+	static const unsigned char bytes[16] = {0x11, 0x11, 0x11, 0x11, 0x22, 0x22, 0x33, 0x33,
+						0x44, 0x44, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55};
+	memcpy(uuid->bytes, bytes, sizeof bytes);
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device))
+{
+	(void)device;
+	*context = (CUcontext)(uintptr_t)0x1000;
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuCtxSetCurrent, (CUcontext context))
+{
+	current = context;
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuCtxGetCurrent, (CUcontext *context))
+{
+	*context = current;
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuCtxGetDevice, (CUdevice *device))
+{
+	*device = 0;
+	return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* As a driver does, it gives out first what was freed last. */
+static __thread CUdeviceptr freed;
+
+BARE(CUresult, cuMemAlloc_v2, (CUdeviceptr *address, size_t size_bytes))
+{
+	const CUdeviceptr again = freed;
+	freed = 0;
+	*address = again ? again :
+			   __atomic_fetch_add(&next_address, (size_bytes + 511) & ~511ull,
+					      __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuMemFree_v2, (CUdeviceptr address))
+{
+	freed = address;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,14 @@
+# Benchmarks: make -s bench-alloc, bench-start, bench-kill, bench-memory. A JSON line per case.
+BENCH := tests/bench
+
+build/bench/libcuda.so.1: $(BENCH)/null_cuda.c src/cuda_subset.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -O2 -fPIC -fvisibility=hidden -shared -Wl,-Bsymbolic -Isrc -o $@ $<
+
+build/bench/worker: $(BENCH)/worker.c src/cuda_subset.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -O2 -pthread -D_GNU_SOURCE -Isrc -o $@ $< -ldl
+
+.PHONY: bench-alloc bench-start bench-kill bench-memory
+bench-alloc bench-start bench-kill bench-memory: library build/bench/libcuda.so.1 build/bench/worker
+	cd .. && $(PYTHON) -m native.tests.bench.$(subst -,_,$@)

@@ -1,0 +1,173 @@
+/*
+ * What the benchmarks run, with and without the library preloaded. Linked to no driver.
+ *
+ *   worker pairs THREADS LIVE BATCHES   ns per allocate-and-free pair, a line per batch
+ *   worker replace LIVE BATCHES         the same; each frees one of the live blocks at random
+ *   worker hold                         takes one block, says "ready", stays until stdin ends
+ *   worker first                        initialises, takes a block, gives it back
+ *   worker churn FILE INDEX ROUNDS      takes and gives back; its longest wait in ns, if longer, goes
+ *                                       into the INDEXth number of FILE
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cuda_subset.h"
+
+#define PAIRS 2000
+#define BLOCK_BYTES 65536u
+#define SMALL_BYTES 512u
+
+static CUresult (*init)(unsigned int);
+static CUresult (*retain)(CUcontext *, CUdevice);
+static CUresult (*set_current)(CUcontext);
+static CUresult (*take)(CUdeviceptr *, size_t);
+static CUresult (*give)(CUdeviceptr);
+static CUcontext context;
+
+static void find(void *driver, const char *symbol, void *to)
+{
+	void *found = dlsym(driver, symbol);
+	if (!found)
+		exit(2);
+	memcpy(to, &found, sizeof found);
+}
+
+static void start(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!driver)
+		exit(2);
+	find(driver, "cuInit", &init);
+	find(driver, "cuDevicePrimaryCtxRetain", &retain);
+	find(driver, "cuCtxSetCurrent", &set_current);
+	find(driver, "cuMemAlloc_v2", &take);
+	find(driver, "cuMemFree_v2", &give);
+	if (init(0) || retain(&context, 0) || set_current(context))
+		exit(3);
+}
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec now;
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void pairs_once(void)
+{
+	CUdeviceptr address;
+	for (int i = 0; i < PAIRS; i++)
+		if (take(&address, BLOCK_BYTES) || give(address))
+			exit(4);
+}
+
+static void *measure(void *argument)
+{
+	const int batches = *(const int *)argument;
+	if (set_current(context))
+		exit(3);
+	pairs_once();
+	for (int i = 0; i < batches; i++) {
+		uint64_t from = now_ns(CLOCK_THREAD_CPUTIME_ID);
+		pairs_once();
+		printf("%.1f\n", (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - from) / PAIRS);
+	}
+	return NULL;
+}
+
+static void pairs(int thread_count, long live, int batches)
+{
+	CUdeviceptr address;
+	pthread_t threads[64];
+	for (long i = 0; i < live; i++)
+		if (take(&address, SMALL_BYTES))
+			exit(4);
+	for (int i = 0; i < thread_count; i++)
+		pthread_create(&threads[i], NULL, measure, &batches);
+	for (int i = 0; i < thread_count; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void replace(long live, int batches)
+{
+	CUdeviceptr *addresses = malloc((size_t)live * sizeof *addresses);
+	uint64_t dice = 88172645463325252ull;
+	for (long i = 0; i < live; i++)
+		if (!addresses || take(&addresses[i], SMALL_BYTES))
+			exit(4);
+	for (int i = 0; i < batches; i++) {
+		uint64_t from = now_ns(CLOCK_THREAD_CPUTIME_ID);
+		for (int j = 0; j < PAIRS; j++) {
+			dice ^= dice << 13;
+			dice ^= dice >> 7;
+			dice ^= dice << 17;
+			CUdeviceptr *one = &addresses[dice % (uint64_t)live];
+			if (give(*one) || take(one, SMALL_BYTES))
+				exit(4);
+		}
+		printf("%.1f\n", (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - from) / PAIRS);
+	}
+}
+
+static void hold(void)
+{
+	CUdeviceptr address;
+	if (take(&address, BLOCK_BYTES))
+		exit(4);
+	puts("ready");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+}
+
+static void churn(const char *file, long index, long rounds)
+{
+	int fd = open(file, O_RDWR | O_CLOEXEC);
+	uint64_t *waits = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (waits == MAP_FAILED)
+		exit(2);
+	close(fd);
+	for (long i = 0; i < rounds; i++) {
+		CUdeviceptr address;
+		uint64_t from = now_ns(CLOCK_MONOTONIC);
+		CUresult cr = take(&address, BLOCK_BYTES);
+		if (cr == CUDA_SUCCESS)
+			cr = give(address);
+		uint64_t waited = now_ns(CLOCK_MONOTONIC) - from;
+		if (waited > waits[index])
+			waits[index] = waited;
+		if (cr != CUDA_SUCCESS)
+			waits[511]++; /* refused, or not freed */
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2)
+		return 2;
+	start();
+	if (strcmp(argv[1], "pairs") == 0 && argc == 5)
+		pairs(atoi(argv[2]), atol(argv[3]), atoi(argv[4]));
+	else if (strcmp(argv[1], "replace") == 0 && argc == 4)
+		replace(atol(argv[2]), atoi(argv[3]));
+	else if (strcmp(argv[1], "hold") == 0)
+		hold();
+	else if (strcmp(argv[1], "churn") == 0 && argc == 5)
+		churn(argv[2], atol(argv[3]), atol(argv[4]));
+	else if (strcmp(argv[1], "first") == 0) {
+		CUdeviceptr address;
+		if (take(&address, BLOCK_BYTES) || give(address))
+			return 4;
+	} else {
+		return 2;
+	}
+	return 0;
+}
