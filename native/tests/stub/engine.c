@@ -107,10 +107,10 @@ static bool has_work(const struct engine_channel *channel)
 /* Work of the dead is gone with their contexts. */
 static void bury(struct state *state, struct engine *engine)
 {
-	for (size_t i = 0; i < ENGINE_CHANNELS; i++) {
+	for (size_t i = 0; i < engine->channel_count; i++) {
 		struct engine_channel *channel = &engine->channels[i];
 
-		if (channel->owner && !state_owner_lives(state, channel->owner, channel))
+		if (channel->owner && !state_owner_lives(state, channel->owner, channel, NULL))
 			memset(channel, 0, sizeof *channel);
 	}
 }
@@ -132,6 +132,8 @@ struct engine_channel *engine_join(struct state *state, struct engine *engine)
 			continue;
 		memset(channel, 0, sizeof *channel);
 		channel->pid = (uint32_t)getpid();
+		if (i >= engine->channel_count)
+			engine->channel_count = i + 1;
 		__atomic_store_n(&channel->owner, me, __ATOMIC_RELEASE);
 		found = channel;
 	}
@@ -148,7 +150,7 @@ static void roll(struct engine *engine, uint64_t to)
 		return;
 	engine->was_busy_ns = over == 1 ? engine->busy_ns : 0;
 	engine->busy_ns = 0;
-	for (size_t i = 0; i < ENGINE_CHANNELS; i++) {
+	for (size_t i = 0; i < engine->channel_count; i++) {
 		struct engine_channel *channel = &engine->channels[i];
 
 		channel->was_busy_ns = over == 1 ? channel->busy_ns : 0;
@@ -179,9 +181,9 @@ static struct engine_channel *next_to_run(struct engine *engine, bool *ret_is_al
 	struct engine_channel *current = &engine->channels[engine->turn % ENGINE_CHANNELS];
 	struct engine_channel *other = NULL;
 
-	for (size_t i = 1; i < ENGINE_CHANNELS && !other; i++) {
+	for (size_t i = 1; i < engine->channel_count && !other; i++) {
 		struct engine_channel *channel =
-			&engine->channels[(engine->turn + i) % ENGINE_CHANNELS];
+			&engine->channels[(engine->turn + i) % engine->channel_count];
 
 		if (has_work(channel))
 			other = channel;
@@ -318,17 +320,13 @@ uint64_t engine_time_of(struct engine *engine, struct engine_channel *channel, u
 	return time;
 }
 
-uint32_t engine_utilisation(const struct engine *engine, int channel, uint64_t now_ns)
+uint32_t engine_utilisation(struct state *state, struct engine *engine,
+			    const struct engine_channel *channel)
 {
-	uint64_t window = __atomic_load_n(&engine->window_ns, __ATOMIC_ACQUIRE);
-	const uint64_t *busy = channel < 0 ? &engine->busy_ns : &engine->channels[channel].busy_ns;
-	const uint64_t *was = channel < 0 ? &engine->was_busy_ns
-					  : &engine->channels[channel].was_busy_ns;
+	lock(engine);
+	catch_up(state, engine);
+	uint64_t busy_ns = channel ? channel->was_busy_ns : engine->was_busy_ns;
 
-	if (now_ns < window + ENGINE_WINDOW_NS)
-		return (uint32_t)(__atomic_load_n(was, __ATOMIC_ACQUIRE) * 1000 / ENGINE_WINDOW_NS);
-	/* Nobody has looked since that window ended; only the next knows nothing of it. */
-	if (now_ns < window + 2 * ENGINE_WINDOW_NS)
-		return (uint32_t)(__atomic_load_n(busy, __ATOMIC_ACQUIRE) * 1000 / ENGINE_WINDOW_NS);
-	return 0;
+	unlock(engine);
+	return (uint32_t)(least(busy_ns, ENGINE_WINDOW_NS) * 1000 / ENGINE_WINDOW_NS);
 }

@@ -54,7 +54,8 @@ struct engine {
 	uint64_t busy_ns, was_busy_ns;
 	uint64_t total_busy_ns;
 	uint64_t looked_ns; /* when the dead were last looked for */
-	uint64_t padding[6];
+	uint64_t channel_count; /* those behind were never used */
+	uint64_t padding[5];
 	struct engine_channel channels[ENGINE_CHANNELS];
 };
 
@@ -82,5 +83,6 @@ uint64_t engine_time_of(struct engine *engine, struct engine_channel *channel, u
 
 uint64_t engine_now_ns(struct engine *engine);
 
-/* Per mille of the last whole window. `channel` -1: all. For readers: nothing is locked. */
-uint32_t engine_utilisation(const struct engine *engine, int channel, uint64_t now_ns);
+/* Per mille of the last whole window; `channel` NULL: all of them. Looks at the device first. */
+uint32_t engine_utilisation(struct state *state, struct engine *engine,
+			    const struct engine_channel *channel);

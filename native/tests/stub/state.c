@@ -158,6 +158,7 @@ int state_open(const char *path, bool create, struct state *ret_state)
 	}
 	ret_state->fd = fd;
 	ret_state->page = page;
+	ret_state->is_writable = is_writable;
 	pthread_mutex_init(&ret_state->mutex, NULL);
 	return 0;
 }
@@ -243,12 +244,15 @@ int state_hold(struct state *state, const void *part)
 	return lock_byte(state->fd, F_SETLK, F_WRLCK, part_offset(state, part));
 }
 
-bool state_owner_lives(struct state *state, uint64_t owner, const void *part)
+bool state_owner_lives(struct state *state, uint64_t owner, const void *part, uint32_t *ret_pid)
 {
-	uint32_t pid;
+	uint32_t pid = (uint32_t)getpid();
+	bool lives = owner == state_fingerprint() ||
+		     byte_is_locked(state->fd, part_offset(state, part), &pid);
 
-	return owner == state_fingerprint() ||
-	       byte_is_locked(state->fd, part_offset(state, part), &pid);
+	if (lives && ret_pid)
+		*ret_pid = pid;
+	return lives;
 }
 
 /* The same as state_used_bytes or more, without asking who lives. */

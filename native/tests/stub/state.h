@@ -57,6 +57,7 @@ struct state {
 	int fd;
 	struct state_page *page;
 	pthread_mutex_t mutex;
+	bool is_writable;
 };
 
 struct state_process {
@@ -98,5 +99,5 @@ uint64_t state_fingerprint(void);
 /* Hold a record lock on the first byte of this part of the page for as long as we live. */
 int state_hold(struct state *state, const void *part);
 
-/* Does the owner of the part, which holds its lock, live? */
-bool state_owner_lives(struct state *state, uint64_t owner, const void *part);
+/* Does the owner of the part, which holds its lock, live? *ret_pid (or NULL): as we see it, or 0. */
+bool state_owner_lives(struct state *state, uint64_t owner, const void *part, uint32_t *ret_pid);

@@ -1,4 +1,4 @@
-/* What is used of a card now: memory, processes, load, warmth. */
+/* What is used of a card now: memory, processes, warmth. */
 #define _GNU_SOURCE
 #include "session.h"
 
@@ -205,23 +205,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t
 {
 	(void)processes;
 	return no_processes(device, count);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
-							nvmlUtilization_t *utilisation)
-{
-	struct view view;
-	nvmlReturn_t result = utilisation ? session_view(device, &view)
-					  : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (result != NVML_SUCCESS)
-		return result;
-	/* The real driver gives none for a card cut into instances, nor for an instance. */
-	if (view.card.mig_enabled || (view.card.fails & FAIL_NO_UTILISATION))
-		return NVML_ERROR_NOT_SUPPORTED;
-	utilisation->gpu = view.card.gpu_util;
-	utilisation->memory = view.card.mem_util;
-	return NVML_SUCCESS;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor,

@@ -1,0 +1,89 @@
+/* How busy a card is: what the profile says, or what the simulated CUDA processes make of it. */
+#define _GNU_SOURCE
+#include "session.h"
+
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+	unsigned int pid;
+	unsigned long long timeStamp;
+	unsigned int smUtil, memUtil, encUtil, decUtil;
+} nvmlProcessUtilizationSample_t;
+
+/* NULL when nothing has run on the card yet. */
+static struct engine *engine_of(const struct view *view, struct state **ret_state)
+{
+	struct state *state = session_state();
+
+	*ret_state = state;
+	return state && state->is_writable ? engine_find(state, view->card.uuid, false) : NULL;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
+							nvmlUtilization_t *utilisation)
+{
+	struct view view;
+	struct state *state;
+	nvmlReturn_t result = utilisation ? session_view(device, &view)
+					  : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result != NVML_SUCCESS)
+		return result;
+	/* The real driver gives none for a card cut into instances, nor for an instance. */
+	if (view.card.mig_enabled || (view.card.fails & FAIL_NO_UTILISATION))
+		return NVML_ERROR_NOT_SUPPORTED;
+	struct engine *engine = engine_of(&view, &state);
+	uint32_t made = engine ? (engine_utilisation(state, engine, NULL) + 5) / 10 : 0;
+
+	utilisation->gpu = made > view.card.gpu_util ? made : view.card.gpu_util;
+	utilisation->memory = view.card.mem_util;
+	return NVML_SUCCESS;
+}
+
+static unsigned long long now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (unsigned long long)now.tv_sec * 1000000ull + (unsigned long long)now.tv_nsec / 1000;
+}
+
+/* Who was busy in the last window; *count says how much room there is, then how many there are. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+							  nvmlProcessUtilizationSample_t *samples,
+							  unsigned int *count,
+							  unsigned long long since_us)
+{
+	struct view view;
+	struct state *state;
+	nvmlReturn_t result = count ? session_view(device, &view) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result != NVML_SUCCESS)
+		return result;
+	if (view.card.mig_enabled || (view.card.fails & FAIL_NO_UTILISATION))
+		return NVML_ERROR_NOT_SUPPORTED;
+	struct engine *engine = engine_of(&view, &state);
+	unsigned long long now = now_us();
+	unsigned int found = 0, room = samples ? *count : 0;
+
+	for (size_t i = 0; engine && i < engine->channel_count && now > since_us; i++) {
+		struct engine_channel *channel = &engine->channels[i];
+		uint32_t pid = 0;
+
+		if (!channel->owner || !state_owner_lives(state, channel->owner, channel, &pid) || pid == 0)
+			continue; /* of another pid namespace: not ours to see */
+		uint32_t busy = (engine_utilisation(state, engine, channel) + 5) / 10;
+
+		if (busy == 0)
+			continue;
+		if (found < room)
+			samples[found] = (nvmlProcessUtilizationSample_t){
+				.pid = pid, .timeStamp = now, .smUtil = busy};
+		found++;
+	}
+	*count = found;
+	if (found == 0)
+		return NVML_ERROR_NOT_FOUND;
+	return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
