@@ -119,6 +119,8 @@ start_containerd() {
     mkdir -p "$home"/{cdi,cni,containerd,run,kubelet,var/cni,var/log}
     # The node's own address; pods that are not on the host network get theirs
     # from this bridge, and reach nothing but this machine.
+    # One that a killed run has left behind would be in the way.
+    ip link del "$bridge" 2>/dev/null || true
     ip link add "$bridge" type bridge
     ip addr add "$subnet.1/24" dev "$bridge"
     ip link set "$bridge" up
