@@ -27,6 +27,12 @@ def test_help_names_the_subcommands(hamid):
     assert "simulate" in output
 
 
+def test_settings_are_shown_with_default_and_meaning(hamid):
+    output = hamid("settings").output
+
+    assert "| `plugin.device_split_count` | `10` |" in output
+
+
 def test_a_simulation_needs_manifests(hamid):
     result = hamid("simulate", "--once")
 

@@ -20,7 +20,7 @@ class Condition:
 
 @dataclass(slots=True, kw_only=True)
 class Conditions:
-    """Named conditions, each unknown (which is not ready) until it was judged.
+    """Named conditions; ready means that all are true.
 
     A condition is a question asked at each look, so that none can be forgotten to be withdrawn.
     """
