@@ -78,7 +78,7 @@ format: setup ## format the code and mend what lint can mend
 	$(BIN)/ruff format
 
 # JSON lines on stdout and nothing else. 3: not on this machine, and stderr says why.
-BENCHES := footprint allocate bind extender codec burst
+BENCHES := footprint allocate bind extender codec packing packing2d placement burst
 
 bench: ## all benchmarks, as JSON lines; one alone: make -s bench-allocate
 	@for name in $(BENCHES); do $(MAKE) --no-print-directory -s bench-$$name || echo "no $$name" >&2; done
@@ -86,7 +86,12 @@ bench: ## all benchmarks, as JSON lines; one alone: make -s bench-allocate
 .PHONY: $(addprefix bench-,$(BENCHES))
 $(addprefix bench-,$(BENCHES)): bench-%:
 	@$(MAKE) --no-print-directory -s setup native >&2
-	@$(BIN)/python -m benchmarks.bench_$*
+	@$(BIN)/python -m benchmarks.bench_$* $(BENCH_ARGS)
+
+# TRACE: a name, or the path of a list in openb's format. ALL=1: the baselines, too.
+PACKING_ARGS = $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ALL),--all)
+bench-packing: BENCH_ARGS = $(PACKING_ARGS)
+bench-packing2d: BENCH_ARGS = $(PACKING_ARGS)
 
 lock: setup ## resolve the dependencies anew
 	scripts/lock $(PYTHON)

@@ -49,8 +49,12 @@ def emit(
     unit: str,
     value: float | None = None,
     samples: Sequence[float] | None = None,
+    least: float | None = None,
 ) -> None:
-    """Print one figure; with samples and without a value, the value is their median."""
+    """Print one figure; with samples and without a value, the value is their median.
+
+    `least`, where given, is printed as `min`: the smallest of what `value` is the mean of.
+    """
     line: dict[str, str | float] = {"bench": bench, "case": case, "unit": unit}
     if samples is not None:
         found = stats(samples)
@@ -60,6 +64,8 @@ def emit(
         line["value"] = rounded(value)
     else:
         raise ValueError(f"case {case!r} has neither a value nor samples")
+    if least is not None:
+        line["min"] = rounded(least)
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -6,6 +6,7 @@ the hint says what to do. "It does not fit" is no error: it is a value with reas
     HamidError
     ├── SettingsError                 the operator must change a setting
     ├── RequestError                  the author of a pod asked for something that cannot be
+    ├── TraceError                    a trace to be replayed cannot be read
     ├── WireError                     a peer sent what we cannot read
     │   ├── AnnotationError           … in an annotation
     │   ├── AdmissionError            … in an AdmissionReview
@@ -46,6 +47,10 @@ class SettingsError(HamidError):
 
 class RequestError(HamidError):
     """A pod asks for something that cannot be; its author must change it."""
+
+
+class TraceError(HamidError):
+    """A trace to be replayed cannot be read."""
 
 
 class WireError(HamidError):
