@@ -1,6 +1,7 @@
 """The whole daemon on fakes: HTTP, TLS and unix sockets are real, and so is the driver's library."""
 
 import base64
+import ssl
 
 import aiohttp
 import pytest
@@ -11,7 +12,9 @@ from hamid.daemon.simulate.extender_client import ExtenderClient
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import LEASES, MUTATING_WEBHOOKS, NODES, PODS, SECRETS, PatchKind
 from hamid.kubelet.fake import ContainerState, Phase
+from hamid.web.certs import load_into
 from tests.daemon.stand import LEASE, NAMESPACE, NODE, RESOURCE, eventually, stand
+from tests.web.sites import Pki
 
 pytestmark = pytest.mark.slow
 
@@ -79,9 +82,14 @@ async def test_only_who_has_the_leaders_certificate_may_call_the_extender(around
     async with session.post(url, data=b"{}") as answer:
         assert answer.status == 400  # read, and found to be no call of kube-scheduler
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as stranger:
-        with pytest.raises(aiohttp.ClientError):
-            await stranger.post(url, data=b"{}")
+    forged = ssl.create_default_context()
+    forged.check_hostname, forged.verify_mode = False, ssl.CERT_NONE
+    load_into(forged, Pki("hamid clients").client_material())
+    for nothing_of_ours in (False, forged):
+        connector = aiohttp.TCPConnector(ssl=nothing_of_ours)
+        async with aiohttp.ClientSession(connector=connector) as stranger:
+            with pytest.raises(aiohttp.ClientError):
+                await stranger.post(url, data=b"{}")
     plain = url.replace("https:", "http:")
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.ClientError):
