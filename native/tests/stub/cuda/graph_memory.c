@@ -96,7 +96,7 @@ CUresult graph_block_back(struct graph_block *block, bool is_reused)
 		uint64_t idle = of[MEM_RESERVED] - of[MEM_USED];
 		uint64_t more = block->span.bytes > idle ? block->span.bytes - idle : 0;
 
-		cr = sim_take(sim_device(block->span.device), more);
+		cr = heap_take_of_device(block->span.device, more);
 		if (cr == CUDA_SUCCESS) {
 			of[MEM_RESERVED] += more;
 			of[MEM_USED] += block->span.bytes;

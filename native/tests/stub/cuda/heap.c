@@ -66,17 +66,16 @@ static void region_free(struct region *region)
 	free(region);
 }
 
+static struct heap *keepers; /* heaps that keep empty regions */
+
 static struct region *region_new(struct heap *heap, uint64_t bytes, int map_flags)
 {
 	const struct sim_device *device = sim_device(heap->device);
 
 	if (heap->max_bytes && bytes > heap->max_bytes - heap->reserved)
 		return NULL;
-	if (sim_take(device, bytes) != CUDA_SUCCESS) {
-		managed_evict(heap->device, bytes);
-		if (sim_take(device, bytes) != CUDA_SUCCESS)
-			return NULL;
-	}
+	if (heap_take_of_device(heap->device, bytes) != CUDA_SUCCESS)
+		return NULL;
 	struct region *region = calloc(1, sizeof *region);
 	struct extent *whole = malloc(sizeof *whole);
 	void *memory = space_map(bytes, map_flags ? 0 : 4096, PROT_READ | PROT_WRITE, map_flags);
@@ -276,6 +275,35 @@ void heap_trim(struct heap *heap, uint64_t keep_bytes)
 		}
 		region = next;
 	}
+}
+
+void heap_keeper_begin(struct heap *heap)
+{
+	heap->keeps_empty = true;
+	heap->next_keeper = keepers;
+	keepers = heap;
+}
+
+void heap_keeper_end(struct heap *heap)
+{
+	for (struct heap **at = &keepers; *at; at = &(*at)->next_keeper)
+		if (*at == heap) {
+			*at = heap->next_keeper;
+			return;
+		}
+}
+
+CUresult heap_take_of_device(CUdevice device, uint64_t bytes)
+{
+	CUresult cr = sim_take(sim_device(device), bytes);
+
+	if (cr == CUDA_SUCCESS)
+		return cr;
+	managed_evict(device, bytes);
+	for (struct heap *heap = keepers; heap; heap = heap->next_keeper)
+		if (heap->device == device)
+			heap_trim(heap, 0);
+	return sim_take(sim_device(device), bytes);
 }
 
 void heap_drop(struct heap *heap)

@@ -26,6 +26,7 @@ struct heap {
 	struct region *first, *last;
 	uint64_t reserved, used; /* bytes: in regions, in blocks */
 	uint64_t reserved_high, used_high;
+	struct heap *next_keeper; /* heaps that keep empty regions */
 };
 
 /*
@@ -40,6 +41,16 @@ void heap_give(struct block *block);
 
 /* Give empty regions back until at most `keep_bytes` are reserved. */
 void heap_trim(struct heap *heap, uint64_t keep_bytes);
+
+/* A heap that keeps empty regions is known from its making to its end, to be asked when memory runs out. */
+void heap_keeper_begin(struct heap *heap);
+void heap_keeper_end(struct heap *heap);
+
+/*
+ * Take memory of the device. When it refuses, managed memory is pushed to the host and what pools
+ * keep unused is given back, as the real driver does before it says that there is none.
+ */
+CUresult heap_take_of_device(CUdevice device, uint64_t bytes);
 
 /* Give everything back, blocks too. */
 void heap_drop(struct heap *heap);

@@ -20,8 +20,10 @@ static CUmemoryPool make(CUdevice device, uint64_t max_bytes)
 	pool->heap = (struct heap){.device = device,
 				   .grain = HEAP_POOL_GRAIN,
 				   .shared_at_most = UINT64_MAX,
-				   .max_bytes = max_bytes,
-				   .keeps_empty = true};
+				   .max_bytes = max_bytes};
+	space_lock();
+	heap_keeper_begin(&pool->heap);
+	space_unlock();
 	pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
 	return pool;
 }
@@ -92,6 +94,8 @@ CUresult pool_give(uint64_t address)
 		if (pool->is_destroyed) {
 			heap_trim(&pool->heap, 0);
 			ended = pool->heap.used == 0 ? pool : NULL;
+			if (ended)
+				heap_keeper_end(&pool->heap);
 		}
 	}
 	space_unlock();
@@ -190,6 +194,8 @@ SIM_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	heap_trim(&pool->heap, 0);
 	bool is_empty = pool->heap.used == 0;
 
+	if (is_empty)
+		heap_keeper_end(&pool->heap);
 	pool->is_destroyed = true;
 	space_unlock();
 	if (is_empty)

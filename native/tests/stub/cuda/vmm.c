@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "heap.h"
 #include "stream.h"
 
 #define NAME "hamid-sim-memory "
@@ -15,8 +16,10 @@
 CUresult allocation_new(const CUmemAllocationProp *props, uint64_t bytes, CUdevice device, int fd,
 			CUmemGenericAllocationHandle *ret_handle)
 {
-	CUresult cr = device >= 0 ? sim_take(sim_device(device), bytes) : CUDA_SUCCESS;
+	space_lock();
+	CUresult cr = device >= 0 ? heap_take_of_device(device, bytes) : CUDA_SUCCESS;
 
+	space_unlock();
 	if (cr != CUDA_SUCCESS)
 		return cr;
 	struct allocation *made = object_new(OBJECT_ALLOCATION, sizeof *made, NULL);
