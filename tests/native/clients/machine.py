@@ -1,0 +1,117 @@
+"""The simulated machine that real clients run on, and how they are run there."""
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.native.container import Container
+
+HERE = Path(__file__).parent
+CLIENTS = HERE.parents[2] / "build" / "clients"
+CARD_MIB = 2048
+LIMIT_MIB = 512
+CHUNK_MIB = 32
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+BUILD_TIMEOUT_S = 540
+RUN_TIMEOUT_S = 110
+
+MACHINE = f"""\
+uuid={UUID}
+name=NVIDIA A100-SXM4-40GB
+memory_mib={CARD_MIB}
+cc=8.0
+sm=108
+"""
+
+
+def client_directory(name: str) -> Path:
+    """Where the client is installed; skips the test when it cannot be had here."""
+    directory = CLIENTS / name
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        done = subprocess.run(
+            [str(HERE / "build-client"), name, str(directory)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{name} was not installed within {BUILD_TIMEOUT_S} s")
+    if done.returncode != 0:
+        why = (done.stdout + done.stderr).strip().splitlines() or ["no reason given"]
+        pytest.skip(f"{name} cannot be installed here: {why[-1]}")
+    return directory
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """An installed client in a container of ours, with the library in it or without."""
+
+    directory: Path
+    container: Container
+
+    def environment(self, *, is_limited: bool) -> dict[str, str]:
+        packages = sorted(self.directory.glob("lib/python3*/site-packages/nvidia/*/lib"))
+        paths = [self.container.env["LD_LIBRARY_PATH"], *map(str, packages)]
+        own = {
+            "LD_LIBRARY_PATH": ":".join(paths),
+            "HOME": str(self.container.limits_dir.parent),
+            "DEV": "CUDA",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        if is_limited:
+            return self.container.environment(own)
+        return {**self.container.env, **own}
+
+    def run(self, *command: object, is_limited: bool) -> str:
+        done = subprocess.run(
+            list(map(str, command)),
+            env=self.environment(is_limited=is_limited),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            cwd=self.container.limits_dir.parent,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def program(self, name: str, *, is_limited: bool) -> list[dict]:
+        """The JSON lines of one of `programs/`; what the client itself prints is left out."""
+        output = self.run(
+            self.directory / "bin" / "python", HERE / "programs" / name, is_limited=is_limited
+        )
+        return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+def routes_of(lines: list[dict]) -> dict[str, dict]:
+    return {line["route"]: line for line in lines if "route" in line}
+
+
+def real_client(*names: str) -> list[pytest.MarkDecorator]:
+    """The marks of a module whose tests run these clients; the first run installs them."""
+    return [
+        pytest.mark.native,
+        pytest.mark.slow,
+        pytest.mark.timeout(BUILD_TIMEOUT_S + 2 * RUN_TIMEOUT_S),
+        pytest.mark.parametrize("client", names, indirect=True),
+    ]
+
+
+def assert_filled(lines: list[dict], edge_mib: int, *, but: tuple[str, ...] = ()) -> None:
+    """Each route gave all there is and no more, was refused, and gave again what was freed.
+
+    What a client needs for its code may take the place of a few chunks.
+    """
+    routes = routes_of(lines)
+    assert routes
+    for name, line in routes.items():
+        if name in but:
+            continue
+        assert edge_mib - 3 * CHUNK_MIB <= line["granted_mib"] <= edge_mib, line
+        assert line["refusal"], line
+        assert line["again"], line
