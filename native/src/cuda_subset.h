@@ -25,6 +25,7 @@ typedef uint64_t cuuint64_t;
 
 /* What only passes through. */
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
+typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
 typedef struct CUmemAccessDesc_st CUmemAccessDesc;
 
 typedef struct {
@@ -62,8 +63,10 @@ enum {
 	CU_STREAM_CAPTURE_STATUS_NONE = 0,
 	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
 	CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
 	CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
 	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
+	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	CU_MEM_HANDLE_TYPE_GENERIC = 0,
 	CU_MEM_OPERATION_TYPE_MAP = 1,
@@ -161,6 +164,9 @@ typedef struct {
 	union {
 		long long reserved1[29];
 		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+		struct {
+			CUdeviceptr dptr;
+		} free;
 	};
 	long long reserved2;
 } CUgraphNodeParams;

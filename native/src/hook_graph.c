@@ -1,55 +1,77 @@
 /*
  * Memory that graphs allocate when they run. The driver keeps it in a pool per device, which is
- * charged like any other (pools.c): after each call that may have made it grow, and before a launch
- * in the amount of the graph's own allocations that the pool has not yet.
+ * charged like any other (pools.c): before the first launch in the amount that the graph needs at
+ * least (hook_graph_build.c) and the pool has not idle, and after every launch in what it has.
  *
- * Terms: node bytes = what the allocation nodes of a graph ask for together.
+ * What a graph takes beyond its least is known only when it has run: it is charged then, even above
+ * the limit, and nothing more is granted until it is below.
  *
  * A process without such nodes pays one load per launch.
  */
 #include <errno.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 
 #include "context.h"
 #include "errors.h"
+#include "hook_graph.h"
 #include "hook_pool.h"
 #include "hooks.h"
 #include "real.h"
 
-static _Atomic bool is_in_use; /* has this process graphs with allocations? */
+struct launch {
+	struct pool *pool; /* NULL: no graph memory in this process */
+	CUgraphExec exec;
+	uint64_t least_bytes; /* 0: launched before, or nothing known */
+	struct ledger_charge advance;
+};
 
-void hook_graph_memory_seen(void)
+/* How much more the device's pool has to have. */
+static uint64_t growth(CUdevice ordinal, uint64_t least_bytes)
 {
-	atomic_store_explicit(&is_in_use, true, memory_order_relaxed);
+	cuuint64_t reserved = 0, used = 0;
+	if (!least_bytes || !real.cuDeviceGetGraphMemAttribute)
+		return least_bytes;
+	if (real.cuDeviceGetGraphMemAttribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+					      &reserved) != CUDA_SUCCESS ||
+	    real.cuDeviceGetGraphMemAttribute(ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used) !=
+		    CUDA_SUCCESS)
+		return least_bytes;
+	const uint64_t idle = reserved > used ? reserved - used : 0;
+	return least_bytes > idle ? least_bytes - idle : 0;
 }
 
-/* Charge the pool of the device that the stream is on. */
-static CUresult settled(CUresult cr, CUstream stream)
+static CUresult begin(CUgraphExec exec, CUstream stream, struct launch *ret_launch)
 {
 	struct whereabouts there;
-	if (!atomic_load_explicit(&is_in_use, memory_order_relaxed) ||
-	    context_of_stream(stream, &there) != CUDA_SUCCESS)
-		return cr;
+	*ret_launch = (struct launch){.exec = exec};
+	if (!hook_graph_memory_in_use() || context_of_stream(stream, &there) != CUDA_SUCCESS)
+		return CUDA_SUCCESS; /* the driver says what is wrong */
 	struct pool *pool = pools_get(POOL_GRAPH, (uint64_t)there.ordinal + 1, there.device);
-	if (pool) {
-		pools_touch(pool);
-		hook_settle(pool, NULL, true);
+	if (!pool)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	const uint64_t least_bytes = hook_graph_take_least(exec);
+	CUresult cr = hook_reserve(there.device, growth(there.ordinal, least_bytes),
+				   &ret_launch->advance);
+	if (cr != CUDA_SUCCESS) {
+		hook_graph_put_back_least(exec, least_bytes);
+		return cr;
 	}
-	return cr;
+	ret_launch->pool = pool;
+	ret_launch->least_bytes = least_bytes;
+	return CUDA_SUCCESS;
 }
 
-/* Is there room at all? What a graph will take is known only when it has run. */
-static CUresult check(CUstream stream)
+static CUresult end(const struct launch *launch, CUresult cr)
 {
-	struct whereabouts there;
-	struct ledger_charge charge;
-	if (!atomic_load_explicit(&is_in_use, memory_order_relaxed) ||
-	    context_of_stream(stream, &there) != CUDA_SUCCESS)
-		return CUDA_SUCCESS;
-	CUresult cr = hook_reserve(there.device, 0, &charge);
-	if (cr == CUDA_SUCCESS)
-		ledger_cancel(&charge);
+	if (!launch->pool)
+		return cr;
+	pools_touch(launch->pool);
+	if (cr == CUDA_SUCCESS) {
+		hook_settle(launch->pool, &launch->advance, true);
+	} else {
+		ledger_cancel(&launch->advance);
+		hook_graph_put_back_least(launch->exec, launch->least_bytes);
+		hook_settle(launch->pool, NULL, true);
+	}
 	return cr;
 }
 
@@ -57,80 +79,36 @@ HOOK_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
 	if (!real_load(REAL_CUDA) || !real.cuGraphLaunch)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = check(stream);
-	return cr == CUDA_SUCCESS ? settled(real.cuGraphLaunch(exec, stream), stream) : cr;
+	struct launch launch;
+	CUresult cr = begin(exec, stream, &launch);
+	return cr == CUDA_SUCCESS ? end(&launch, real.cuGraphLaunch(exec, stream)) : cr;
 }
 
 HOOK_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
 	if (!real_load(REAL_CUDA) || !real.cuGraphLaunch_ptsz)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = check(stream);
-	return cr == CUDA_SUCCESS ? settled(real.cuGraphLaunch_ptsz(exec, stream), stream) : cr;
+	struct launch launch;
+	CUresult cr = begin(exec, stream, &launch);
+	return cr == CUDA_SUCCESS ? end(&launch, real.cuGraphLaunch_ptsz(exec, stream)) : cr;
 }
 
 HOOK_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
 	if (!real_load(REAL_CUDA) || !real.cuGraphUpload)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = check(stream);
-	return cr == CUDA_SUCCESS ? settled(real.cuGraphUpload(exec, stream), stream) : cr;
+	struct launch launch;
+	CUresult cr = begin(exec, stream, &launch);
+	return cr == CUDA_SUCCESS ? end(&launch, real.cuGraphUpload(exec, stream)) : cr;
 }
 
 HOOK_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
 	if (!real_load(REAL_CUDA) || !real.cuGraphUpload_ptsz)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = check(stream);
-	return cr == CUDA_SUCCESS ? settled(real.cuGraphUpload_ptsz(exec, stream), stream) : cr;
-}
-
-HOOK_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph,
-					    const CUgraphNode *dependencies, size_t dependency_count,
-					    CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
-{
-	if (!real_load(REAL_CUDA) || !real.cuGraphAddMemAllocNode)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	hook_graph_memory_seen();
-	return settled(real.cuGraphAddMemAllocNode(node, graph, dependencies, dependency_count,
-						   parameters),
-		       NULL);
-}
-
-static void look_at(const CUgraphNodeParams *parameters)
-{
-	if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-		hook_graph_memory_seen();
-}
-
-HOOK_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
-				    const CUgraphNode *dependencies, size_t dependency_count,
-				    CUgraphNodeParams *parameters)
-{
-	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	look_at(parameters);
-	return real.cuGraphAddNode(node, graph, dependencies, dependency_count, parameters);
-}
-
-HOOK_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
-				       const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-				       size_t dependency_count, CUgraphNodeParams *parameters)
-{
-	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode_v2)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	look_at(parameters);
-	return real.cuGraphAddNode_v2(node, graph, dependencies, edges, dependency_count, parameters);
-}
-
-HOOK_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
-				       const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-				       size_t dependency_count, CUgraphNodeParams *parameters)
-{
-	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode_v3)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	look_at(parameters);
-	return real.cuGraphAddNode_v3(node, graph, dependencies, edges, dependency_count, parameters);
+	struct launch launch;
+	CUresult cr = begin(exec, stream, &launch);
+	return cr == CUDA_SUCCESS ? end(&launch, real.cuGraphUpload_ptsz(exec, stream)) : cr;
 }
 
 HOOK_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)

@@ -12,6 +12,7 @@
 
 #include "context.h"
 #include "errors.h"
+#include "hook_graph.h"
 #include "hook_pool.h"
 #include "hooks.h"
 #include "ledger.h"
@@ -187,7 +188,10 @@ HOOK_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct ledger_entry entry;
 	int taken = take(address, &entry);
-	return settle(real.cuMemFreeAsync(address, stream), taken, &entry);
+	CUresult cr = settle(real.cuMemFreeAsync(address, stream), taken, &entry);
+	if (cr == CUDA_SUCCESS)
+		hook_graph_note_free(address);
+	return cr;
 }
 
 HOOK_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
@@ -196,5 +200,8 @@ HOOK_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct ledger_entry entry;
 	int taken = take(address, &entry);
-	return settle(real.cuMemFreeAsync_ptsz(address, stream), taken, &entry);
+	CUresult cr = settle(real.cuMemFreeAsync_ptsz(address, stream), taken, &entry);
+	if (cr == CUDA_SUCCESS)
+		hook_graph_note_free(address);
+	return cr;
 }

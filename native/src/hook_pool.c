@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "errors.h"
+#include "hook_graph.h"
 #include "hooks.h"
 #include "real.h"
 
@@ -90,7 +91,8 @@ CUresult hook_resize(struct ledger_charge *charge, uint64_t size_bytes)
 	return cu_from_errno(r);
 }
 
-static bool is_capturing(CUstream stream, bool is_per_thread)
+/* Is the stream recording? Then also into which graph, where the driver tells (11.3). */
+static bool is_capturing(CUstream stream, bool is_per_thread, CUgraph *ret_graph)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUresult cr = CUDA_ERROR_NOT_SUPPORTED;
@@ -98,7 +100,14 @@ static bool is_capturing(CUstream stream, bool is_per_thread)
 		cr = real.cuStreamIsCapturing_ptsz(stream, &status);
 	else if (real.cuStreamIsCapturing)
 		cr = real.cuStreamIsCapturing(stream, &status);
-	return cr == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+	if (cr != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE)
+		return false;
+	*ret_graph = NULL;
+	if (is_per_thread && real.cuStreamGetCaptureInfo_v2_ptsz)
+		real.cuStreamGetCaptureInfo_v2_ptsz(stream, &status, NULL, ret_graph, NULL, NULL);
+	else if (real.cuStreamGetCaptureInfo_v2)
+		real.cuStreamGetCaptureInfo_v2(stream, &status, NULL, ret_graph, NULL, NULL);
+	return true;
 }
 
 /* What the pool would have to grow by at least. */
@@ -183,9 +192,12 @@ static CUresult allocate(const struct request *request)
 {
 	struct whereabouts there;
 	uint64_t limit_bytes;
-	if (is_capturing(request->stream, request->is_per_thread)) {
-		hook_graph_memory_seen(); /* charged when the graph runs */
-		return call_driver(request);
+	CUgraph graph;
+	if (is_capturing(request->stream, request->is_per_thread, &graph)) {
+		CUresult recorded = call_driver(request);
+		if (recorded == CUDA_SUCCESS) /* charged when the graph runs */
+			hook_graph_note_alloc(graph, *request->address, request->size_bytes);
+		return recorded;
 	}
 	CUresult cr = context_of_stream(request->stream, &there);
 	if (cr != CUDA_SUCCESS)

@@ -18,6 +18,3 @@ int hook_settle(struct pool *pool, const struct ledger_charge *advance, bool is_
 
 /* The same for all pools, after a call that may have made them smaller. */
 void hook_settle_pools(void);
-
-/* Allocations of this process are recorded in graphs: their pool has to be looked at from now on. */
-void hook_graph_memory_seen(void);

@@ -287,9 +287,19 @@ int ledger_take(enum ledger_kind kind, uint64_t key, struct ledger_entry *ret_en
 
 void ledger_release(const struct ledger_entry *entry)
 {
-	/* The bytes of these two are an extent: another entry is charged. */
-	if (entry->kind != LEDGER_POOLED && entry->kind != LEDGER_MAPPING && entry->size_bytes)
-		pages_release(entry->cell, entry->size_bytes);
+	switch (entry->kind) {
+	case LEDGER_MEMORY:
+	case LEDGER_ARRAY:
+	case LEDGER_MIPMAP:
+	case LEDGER_EXTERNAL:
+	case LEDGER_HANDLE:
+	case LEDGER_CONTEXT:
+		if (entry->size_bytes)
+			pages_release(entry->cell, entry->size_bytes);
+		break;
+	default: /* the bytes of others are a note: something else is charged */
+		break;
+	}
 }
 
 int ledger_hold(enum ledger_kind kind, uint64_t key)

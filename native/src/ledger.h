@@ -29,6 +29,9 @@ enum ledger_kind {
 	LEDGER_HANDLE,
 	LEDGER_MAPPING,
 	LEDGER_CONTEXT,
+	LEDGER_GRAPH, /* these three say what graphs will take (hook_graph_build.c) */
+	LEDGER_GRAPH_EXEC,
+	LEDGER_GRAPH_BLOCK,
 };
 
 #define LEDGER_UNCOUNTED UINT16_MAX /* outside our containers; nothing is kept of it */

@@ -37,7 +37,7 @@ LAYOUTS = {
     "CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1": "type handle size flags",
     "CUDA_MEM_ALLOC_NODE_PARAMS": "poolProps bytesize dptr",
     "CUarrayMapInfo": "resource memOperationType memHandleType memHandle offset",
-    "CUgraphNodeParams": "type alloc",
+    "CUgraphNodeParams": "type alloc free",
 }
 VALUES = (
     "CU_STREAM_CAPTURE_STATUS_NONE",
@@ -45,6 +45,8 @@ VALUES = (
     "CU_MEMPOOL_ATTR_USED_MEM_CURRENT",
     "CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT",
     "CU_GRAPH_NODE_TYPE_MEM_ALLOC",
+    "CU_GRAPH_NODE_TYPE_MEM_FREE",
+    "CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT",
     "CU_MEM_LOCATION_TYPE_DEVICE",
     "CU_MEM_HANDLE_TYPE_GENERIC",
     "CU_MEM_OPERATION_TYPE_MAP",

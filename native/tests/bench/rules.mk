@@ -11,4 +11,6 @@ build/bench/worker: $(BENCH)/worker.c src/cuda_subset.h
 
 .PHONY: bench-alloc bench-start bench-kill bench-memory
 bench-alloc bench-start bench-kill bench-memory: library build/bench/libcuda.so.1 build/bench/worker
+bench-memory: build/bin/route
+bench-alloc bench-start bench-kill bench-memory:
 	cd .. && $(PYTHON) -m native.tests.bench.$(subst -,_,$@)

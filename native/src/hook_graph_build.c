@@ -1,0 +1,228 @@
+/*
+ * What graphs will take at least, noted while they are built: the most that is certain before they
+ * run. That is their largest allocation, or all of those that they do not free themselves.
+ *
+ * Notes of a graph go to what is instantiated from it; what child graphs and clones allocate is not
+ * known here, and is charged when it was taken.
+ *
+ * Open: nothing is refused here.
+ */
+#include "hook_graph.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "hook_pool.h"
+#include "hooks.h"
+#include "ledger.h"
+#include "real.h"
+
+static _Atomic bool is_in_use;
+
+bool hook_graph_memory_in_use(void)
+{
+	return atomic_load_explicit(&is_in_use, memory_order_relaxed);
+}
+
+/* In an entry of a graph: size_bytes = what it leaves allocated, owner = its largest allocation. */
+static void note(CUgraph graph, uint64_t more_bytes)
+{
+	struct ledger_entry entry;
+	if (ledger_take(LEDGER_GRAPH, (uintptr_t)graph, &entry) < 0)
+		entry = (struct ledger_entry){
+			.key = (uintptr_t)graph, .count = 1, .kind = LEDGER_GRAPH};
+	entry.size_bytes += more_bytes;
+	if (more_bytes > entry.owner)
+		entry.owner = more_bytes;
+	ledger_put_back(&entry);
+}
+
+void hook_graph_note_alloc(CUgraph graph, CUdeviceptr address, uint64_t size_bytes)
+{
+	atomic_store_explicit(&is_in_use, true, memory_order_relaxed);
+	if (!graph)
+		return;
+	note(graph, size_bytes);
+	ledger_put_back(&(struct ledger_entry){.key = address,
+					       .size_bytes = size_bytes,
+					       .owner = (uintptr_t)graph,
+					       .count = 1,
+					       .kind = LEDGER_GRAPH_BLOCK});
+}
+
+/*
+ * Recorded in the same graph, or done after it ran: then too much is subtracted, and the graph is
+ * charged what it took when it took it.
+ */
+void hook_graph_note_free(CUdeviceptr address)
+{
+	struct ledger_entry block, graph;
+	if (!hook_graph_memory_in_use() ||
+	    ledger_take(LEDGER_GRAPH_BLOCK, address, &block) < 0 ||
+	    ledger_take(LEDGER_GRAPH, block.owner, &graph) < 0)
+		return;
+	graph.size_bytes -= block.size_bytes < graph.size_bytes ? block.size_bytes : graph.size_bytes;
+	ledger_put_back(&graph);
+}
+
+static void note_alloc(CUgraph graph, const CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+{
+	hook_graph_note_alloc(graph, parameters->dptr, parameters->bytesize);
+}
+
+uint64_t hook_graph_take_least(CUgraphExec exec)
+{
+	struct ledger_entry entry;
+	return ledger_take(LEDGER_GRAPH_EXEC, (uintptr_t)exec, &entry) == 0 ? entry.size_bytes : 0;
+}
+
+void hook_graph_put_back_least(CUgraphExec exec, uint64_t least_bytes)
+{
+	if (least_bytes)
+		ledger_put_back(&(struct ledger_entry){.key = (uintptr_t)exec,
+						       .size_bytes = least_bytes,
+						       .count = 1,
+						       .kind = LEDGER_GRAPH_EXEC});
+}
+
+static CUresult instantiated(CUresult cr, const CUgraphExec *exec, CUgraph graph)
+{
+	struct ledger_entry entry;
+	if (cr == CUDA_SUCCESS && hook_graph_memory_in_use() &&
+	    ledger_take(LEDGER_GRAPH, (uintptr_t)graph, &entry) == 0) {
+		ledger_put_back(&entry);
+		hook_graph_put_back_least(*exec, entry.size_bytes > entry.owner ?
+							 entry.size_bytes :
+							 entry.owner);
+	}
+	return cr;
+}
+
+HOOK_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph,
+					    const CUgraphNode *dependencies, size_t dependency_count,
+					    CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphAddMemAllocNode)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	CUresult cr = real.cuGraphAddMemAllocNode(node, graph, dependencies, dependency_count,
+						  parameters);
+	if (cr == CUDA_SUCCESS)
+		note_alloc(graph, parameters);
+	return cr;
+}
+
+static CUresult noted(CUresult cr, CUgraph graph, const CUgraphNodeParams *parameters)
+{
+	if (cr == CUDA_SUCCESS && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		note_alloc(graph, &parameters->alloc);
+	else if (cr == CUDA_SUCCESS && parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		hook_graph_note_free(parameters->free.dptr);
+	return cr;
+}
+
+HOOK_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
+				    const CUgraphNode *dependencies, size_t dependency_count,
+				    CUgraphNodeParams *parameters)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return noted(real.cuGraphAddNode(node, graph, dependencies, dependency_count, parameters), graph,
+		     parameters);
+}
+
+HOOK_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
+				       const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+				       size_t dependency_count, CUgraphNodeParams *parameters)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode_v2)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return noted(real.cuGraphAddNode_v2(node, graph, dependencies, edges, dependency_count, parameters), graph,
+		     parameters);
+}
+
+HOOK_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
+				       const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+				       size_t dependency_count, CUgraphNodeParams *parameters)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode_v3)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return noted(real.cuGraphAddNode_v3(node, graph, dependencies, edges, dependency_count, parameters), graph,
+		     parameters);
+}
+
+HOOK_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph,
+					   const CUgraphNode *dependencies, size_t dependency_count,
+					   CUdeviceptr address)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphAddMemFreeNode)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	CUresult cr = real.cuGraphAddMemFreeNode(node, graph, dependencies, dependency_count, address);
+	if (cr == CUDA_SUCCESS)
+		hook_graph_note_free(address);
+	return cr;
+}
+
+HOOK_EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node,
+					char *log, size_t log_bytes)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphInstantiate)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return instantiated(real.cuGraphInstantiate(exec, graph, error_node, log, log_bytes), exec,
+			    graph);
+}
+
+HOOK_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node,
+					   char *log, size_t log_bytes)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphInstantiate_v2)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return instantiated(real.cuGraphInstantiate_v2(exec, graph, error_node, log, log_bytes), exec,
+			    graph);
+}
+
+HOOK_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
+						 unsigned long long flags)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphInstantiateWithFlags)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return instantiated(real.cuGraphInstantiateWithFlags(exec, graph, flags), exec, graph);
+}
+
+HOOK_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
+						  CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphInstantiateWithParams)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return instantiated(real.cuGraphInstantiateWithParams(exec, graph, parameters), exec, graph);
+}
+
+HOOK_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
+						       CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphInstantiateWithParams_ptsz)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return instantiated(real.cuGraphInstantiateWithParams_ptsz(exec, graph, parameters), exec,
+			    graph);
+}
+
+/* Their notes go first, for the driver may give the handle to another thread at once. */
+HOOK_EXPORT CUresult cuGraphDestroy(CUgraph graph)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphDestroy)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	struct ledger_entry entry;
+	if (hook_graph_memory_in_use())
+		ledger_take(LEDGER_GRAPH, (uintptr_t)graph, &entry);
+	return real.cuGraphDestroy(graph);
+}
+
+HOOK_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	if (!real_load(REAL_CUDA) || !real.cuGraphExecDestroy)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (hook_graph_memory_in_use())
+		hook_graph_take_least(exec);
+	CUresult cr = real.cuGraphExecDestroy(exec);
+	hook_settle_pools();
+	return cr;
+}

@@ -1,0 +1,247 @@
+/* See route.h. */
+#include "route.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "hamid_pages.h"
+#include "hamid_paths.h"
+#include "state.h"
+
+#define ROW_BYTES 65536u
+
+static CUstream stream;
+static CUmemoryPool pool;
+
+static CUresult take_plain(size_t bytes, struct taken *taken)
+{
+	return cuMemAlloc_v2((CUdeviceptr *)&taken->address, bytes);
+}
+
+static CUresult take_managed(size_t bytes, struct taken *taken)
+{
+	return cuMemAllocManaged((CUdeviceptr *)&taken->address, bytes, 1);
+}
+
+static CUresult take_pitched(size_t bytes, struct taken *taken)
+{
+	size_t pitch;
+	return cuMemAllocPitch_v2((CUdeviceptr *)&taken->address, &pitch, ROW_BYTES,
+				  (bytes + ROW_BYTES - 1) / ROW_BYTES, 4);
+}
+
+static CUresult give_plain(const struct taken *taken)
+{
+	return cuMemFree_v2(taken->address);
+}
+
+static CUresult take_async(size_t bytes, struct taken *taken)
+{
+	return cuMemAllocAsync((CUdeviceptr *)&taken->address, bytes, stream);
+}
+
+static CUresult take_from_pool(size_t bytes, struct taken *taken)
+{
+	const CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+	};
+	if (!pool && cuMemPoolCreate(&pool, &props) != CUDA_SUCCESS)
+		return CUDA_ERROR_UNKNOWN;
+	return cuMemAllocFromPoolAsync((CUdeviceptr *)&taken->address, bytes, pool, stream);
+}
+
+static CUresult give_async(const struct taken *taken)
+{
+	return cuMemFreeAsync(taken->address, stream);
+}
+
+static CUresult take_handle(size_t bytes, struct taken *taken)
+{
+	const CUmemAllocationProp props = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+	};
+	return cuMemCreate((CUmemGenericAllocationHandle *)&taken->handle, bytes, &props, 0);
+}
+
+static CUresult give_handle(const struct taken *taken)
+{
+	return cuMemRelease(taken->handle);
+}
+
+/* As frameworks do: the mapping alone keeps the memory. */
+static CUresult take_mapped(size_t bytes, struct taken *taken)
+{
+	CUresult cr = take_handle(bytes, taken);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = cuMemAddressReserve((CUdeviceptr *)&taken->address, bytes, 0, 0, 0);
+	if (cr == CUDA_SUCCESS)
+		cr = cuMemMap(taken->address, bytes, 0, taken->handle, 0);
+	cuMemRelease(taken->handle);
+	return cr;
+}
+
+static CUresult give_mapped(const struct taken *taken)
+{
+	CUresult cr = cuMemUnmap(taken->address, taken->bytes);
+	return cr == CUDA_SUCCESS ? cuMemAddressFree(taken->address, taken->bytes) : cr;
+}
+
+static CUresult take_array(size_t bytes, struct taken *taken)
+{
+	const CUDA_ARRAY_DESCRIPTOR shape = {
+		.Width = ROW_BYTES / 4,
+		.Height = (bytes + ROW_BYTES - 1) / ROW_BYTES,
+		.Format = 0x20,
+		.NumChannels = 1,
+	};
+	return cuArrayCreate_v2((CUarray *)&taken->handle, &shape);
+}
+
+static CUresult take_array_3d(size_t bytes, struct taken *taken)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR shape = {
+		.Width = 64,
+		.Height = 64,
+		.Depth = (bytes + ROW_BYTES - 1) / ROW_BYTES,
+		.Format = 0x20,
+		.NumChannels = 4,
+	};
+	return cuArray3DCreate_v2((CUarray *)&taken->handle, &shape);
+}
+
+static CUresult give_array(const struct taken *taken)
+{
+	return cuArrayDestroy((CUarray)(uintptr_t)taken->handle);
+}
+
+static CUresult take_mipmap(size_t bytes, struct taken *taken)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR shape = {
+		.Width = 1024,
+		.Height = (bytes + 4095) / 4096,
+		.Format = 0x20,
+		.NumChannels = 1,
+	};
+	return cuMipmappedArrayCreate((CUmipmappedArray *)&taken->handle, &shape, 1);
+}
+
+static CUresult give_mipmap(const struct taken *taken)
+{
+	return cuMipmappedArrayDestroy((CUmipmappedArray)(uintptr_t)taken->handle);
+}
+
+/* A graph of one allocation, launched once: the driver keeps the memory for the graph. */
+static CUresult take_graph(size_t bytes, struct taken *taken)
+{
+	CUgraph graph;
+	CUgraphNode node;
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+		.bytesize = bytes,
+	};
+	CUgraphExec exec = NULL;
+	CUresult cr = cuGraphCreate(&graph, 0);
+	if (cr == CUDA_SUCCESS)
+		cr = cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params);
+	if (cr == CUDA_SUCCESS)
+		cr = cuGraphInstantiateWithFlags(&exec, graph, 0);
+	if (cr == CUDA_SUCCESS)
+		cr = cuGraphLaunch(exec, stream);
+	taken->handle = (uintptr_t)exec;
+	taken->address = params.dptr;
+	if (cr != CUDA_SUCCESS && exec)
+		cuGraphExecDestroy(exec);
+	cuGraphDestroy(graph);
+	return cr;
+}
+
+static CUresult give_graph(const struct taken *taken)
+{
+	CUresult cr = cuMemFreeAsync(taken->address, stream);
+	cuStreamSynchronize(stream);
+	cuGraphExecDestroy((CUgraphExec)(uintptr_t)taken->handle);
+	cuDeviceGraphMemTrim(0);
+	return cr;
+}
+
+const struct route routes[] = {
+	{"alloc", take_plain, give_plain},
+	{"managed", take_managed, give_plain},
+	{"pitch", take_pitched, give_plain},
+	{"async", take_async, give_async},
+	{"async freed at once", take_async, give_plain},
+	{"pool", take_from_pool, give_async},
+	{"handle", take_handle, give_handle},
+	{"mapping", take_mapped, give_mapped},
+	{"array", take_array, give_array},
+	{"array3d", take_array_3d, give_array},
+	{"mipmap", take_mipmap, give_mipmap},
+	{"graph", take_graph, give_graph},
+};
+const size_t route_count = sizeof routes / sizeof *routes;
+
+const struct route *route_named(const char *name)
+{
+	for (size_t i = 0; i < route_count; i++)
+		if (strcmp(routes[i].name, name) == 0)
+			return &routes[i];
+	fprintf(stderr, "no route %s\n", name);
+	exit(2);
+}
+
+void route_start(void)
+{
+	CUcontext context;
+	if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) ||
+	    cuStreamCreate(&stream, 0)) {
+		fprintf(stderr, "no device\n");
+		exit(2);
+	}
+}
+
+uint64_t charged_bytes(void)
+{
+	static const struct hamid_usage *page;
+	if (!page) {
+		char path[512];
+		snprintf(path, sizeof path, "%s/%s", getenv("HAMID_TEST_USAGE_DIR"),
+			 HAMID_USAGE_FILE);
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		void *memory = mmap(NULL, HAMID_USAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+		if (fd < 0 || memory == MAP_FAILED)
+			return 0;
+		close(fd);
+		page = memory;
+	}
+	const struct hamid_usage_slot *slots = (const struct hamid_usage_slot *)(page + 1);
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < page->slots_high_water; i++)
+		for (uint32_t j = 0; slots[i].pid == (uint32_t)getpid() && j < page->device_count; j++)
+			sum += slots[i].cells[j].used_bytes;
+	return sum;
+}
+
+uint64_t physical_bytes(void)
+{
+	static struct state_page *page;
+	if (!page) {
+		int fd = open(getenv(STATE_ENV), O_RDONLY | O_CLOEXEC);
+		void *memory = mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, fd, 0);
+		if (fd < 0 || memory == MAP_FAILED)
+			return 0;
+		page = memory; /* never closed: that would drop the driver's own lock */
+	}
+	uint64_t sum = 0;
+	for (int i = 0; i < STATE_SLOTS; i++)
+		if (page->slots[i].pid == (uint32_t)getpid())
+			sum += page->slots[i].bytes;
+	return sum;
+}

@@ -1,0 +1,144 @@
+"""Whichever way a program takes device memory, it gets its limit, not more, and gets it again."""
+
+import json
+
+import pytest
+
+from tests.native.container import CARD, MIB
+
+pytestmark = pytest.mark.native
+
+LIMIT_MIB = 512
+UNIT_MIB = 32
+OUT_OF_MEMORY = 2
+INVALID_VALUE = 1
+INVALID_DEVICE = 101
+ROUTES = [
+    "alloc",
+    "managed",
+    "pitch",
+    "async",
+    "async freed at once",
+    "pool",
+    "handle",
+    "mapping",
+    "array",
+    "array3d",
+    "mipmap",
+    "graph",
+]
+
+
+@pytest.fixture
+def tenant(container):
+    """Runs `route` in a container of 512 MiB; a context costs nothing on this machine."""
+    machine = container.machine.read_text()
+    container.machine.write_text(machine.replace("name=", "context_mib=0\nname="))
+    container.limit((CARD, LIMIT_MIB))
+
+    def run(*arguments, env=None):
+        done = container.run("route", *arguments, env=env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_each_route_is_granted_the_limit_refused_beyond_and_granted_again(tenant, route):
+    (line,) = tenant("fill", route, UNIT_MIB)
+
+    assert line["granted"] == LIMIT_MIB * MIB
+    assert line["result"] == OUT_OF_MEMORY
+    assert line["charged"] == LIMIT_MIB * MIB
+    assert line["free_result"] == 0
+    assert line["left"] == 0
+    assert line["regained"] == line["count"]
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route != "managed"])
+def test_what_is_charged_is_what_the_driver_gave(tenant, route):
+    (line,) = tenant("fill", route, UNIT_MIB)
+
+    assert line["charged"] == line["physical"]
+
+
+# field-reports.md (d) 17
+def test_of_memory_with_handles_only_device_memory_is_charged_once_and_to_its_last_mapping(tenant):
+    lines = {line["case"]: line for line in tenant("handles")}
+
+    charged = {case: line["charged"] for case, line in lines.items()}
+    held = [
+        "on device 0",
+        "mapped",
+        "exported",
+        "imported",
+        "import released",
+        "retained",
+        "released",
+        "unmapped",
+    ]
+    assert charged == {case: 64 * MIB if case in held else 0 for case in lines}
+    assert all(line["charged"] == line["physical"] for line in lines.values())
+    results = {case: line["result"] for case, line in lines.items() if line["result"]}
+    assert results == {
+        "on a place that is none": INVALID_VALUE,
+        "on device -1": INVALID_DEVICE,
+        "on device 99": INVALID_DEVICE,
+        "without properties": INVALID_VALUE,
+        "released once more": INVALID_VALUE,
+    }
+
+
+# field-reports.md (d) 18
+@pytest.mark.parametrize("route", ["async", "pool", "graph", "mapping"])
+def test_use_returns_to_its_base_after_many_cycles(tenant, route):
+    (line,) = tenant("cycles", route, 5000)
+
+    assert line["left"] == 0
+    assert line["highest"] <= UNIT_MIB * MIB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", ["async", "pool"])
+def test_use_returns_to_its_base_after_a_million_cycles(tenant, route):
+    (line,) = tenant("cycles", route, 1_000_000)
+
+    assert line["left"] == 0
+    assert line["highest"] <= UNIT_MIB * MIB
+
+
+# field-reports.md (d) 18
+def test_frees_that_are_odd_get_the_driver_s_answer_and_leave_the_books_right(tenant):
+    lines = tenant("odd")
+
+    assert all(line["charged"] == line["physical"] for line in lines)
+    results = {line["case"]: line["result"] for line in lines}
+    assert results["null"] == results["null, in order of a stream"] == 0
+    assert results["foreign"] == results["foreign, in order of a stream"] == INVALID_VALUE
+    assert results["pooled freed plainly"] == 0
+    assert results["pooled freed twice"] == INVALID_VALUE
+    assert lines[-1]["charged"] == 0
+
+
+def test_a_call_that_fails_after_one_that_did_not_leaves_no_charge(tenant):
+    (line,) = tenant("fill", "async", UNIT_MIB, env={"HAMID_SIM_CUDA_FAIL": "cuMemFreeAsync=700"})
+
+    assert line["free_result"] == 700
+    assert line["left"] == line["charged"] == LIMIT_MIB * MIB
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_after_every_random_legal_call_the_charge_is_the_driver_s_own_figure(tenant, seed):
+    (line,) = tenant("random", seed, 5000)
+
+    assert line["left"] == 0
+    assert line["refused"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_after_every_of_many_random_legal_calls_too(tenant, seed):
+    (line,) = tenant("random", seed, 50_000)
+
+    assert line["left"] == 0
