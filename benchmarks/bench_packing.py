@@ -56,7 +56,7 @@ class Run:
         chooser: Chooser
         if self.policy in PRODUCT:
             name = PolicyName(self.policy)
-            chooser = ProductChooser(Policies(node=name, device=name))
+            chooser = ProductChooser(Policies(node=(name,), device=(name,)))
         else:
             chooser = baselines.baseline(self.policy, tasks, random.Random(self.seed))
         replay = Replay(nodes_of(), chooser)

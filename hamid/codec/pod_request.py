@@ -11,10 +11,11 @@ must agree. The table of defaults is in `model.request`; what a suffix means is 
 Annotations of the pod's author:
 
 - model and UUID lists are separated by commas; blanks around and empty entries do not count;
-- policies are one word, or a list of words separated by commas as HAMi has them. Of a list the
-  first `binpack` or `spread` counts. HAMi's other words for devices (`mutex`, `numa`,
-  `topology-aware`) are accepted so that its manifests run unchanged, and mean no more than the
-  cluster's default; any other word is refused;
+- policies are words of `model.request.PolicyName`, separated by commas, and count in that order;
+  `mutex` says nothing of nodes and is refused there, as any other word is;
+- weights are `slot=1,core=1,memory=3`: whole numbers from 0, not all 0; what is left out is 0;
+- indices are whole numbers separated by commas, those of the node's driver;
+- whether devices are bound to one NUMA node is `true` or `false`, in any spelling of Go's;
 - `vgpu-mode` allows every mode that its text contains, as in HAMi.
 """
 
@@ -40,8 +41,12 @@ from hamid.model.quantities import (
     parse_whole,
 )
 from hamid.model.request import (
+    DEVICE_POLICIES,
+    EVEN_WEIGHTS,
+    NODE_POLICIES,
     ContainerRequest,
     DeviceSelection,
+    LoadWeights,
     PodRequest,
     PolicyName,
 )
@@ -58,8 +63,10 @@ if TYPE_CHECKING:
 LIMITS: Final = "limits"
 REQUESTS: Final = "requests"
 
-_NODE_POLICY_WORDS: Final = tuple(PolicyName)
-_DEVICE_POLICY_WORDS: Final = (*PolicyName, "mutex", "numa", "topology-aware")
+_TRUE: Final = frozenset({"1", "t", "true"})
+_FALSE: Final = frozenset({"", "0", "f", "false"})
+_MAX_WEIGHT: Final = 1_000
+_MAX_INDEX: Final = 1_000
 
 _HINT: Final = "change the pod as said and create it again"
 
@@ -108,8 +115,10 @@ def decode_pod_request(
         problems += reader.problems
     annotations = _Annotations(meta.annotations, problems)
     selection = annotations.selection()
-    node_policy = annotations.policy(wire.NODE_POLICY, _NODE_POLICY_WORDS)
-    device_policy = annotations.policy(wire.DEVICE_POLICY, _DEVICE_POLICY_WORDS)
+    node_policies = annotations.policies(wire.NODE_POLICY, NODE_POLICIES)
+    device_policies = annotations.policies(wire.DEVICE_POLICY, DEVICE_POLICIES)
+    load_weights = annotations.weights()
+    is_numa_bound = annotations.is_numa_bound()
     modes = annotations.modes()
     if problems:
         raise RequestError(" ".join(problems), hint=_HINT)
@@ -122,8 +131,10 @@ def decode_pod_request(
         container_names=tuple(c.name for c in containers if c.kind is not None),
         requests=tuple(requests),
         selection=selection,
-        node_policy=node_policy,
-        device_policy=device_policy,
+        node_policies=node_policies,
+        device_policies=device_policies,
+        load_weights=load_weights,
+        is_numa_bound=is_numa_bound,
         allowed_modes=modes,
         host=decode_pod_host(pod),
     )
@@ -284,6 +295,15 @@ def _is_same(one: object, other: object) -> bool:
         return False
 
 
+def _is_number(text: str, maximum: int) -> bool:
+    return (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= len(str(maximum))
+        and (int(text) <= maximum)
+    )
+
+
 @dataclass(slots=True)
 class _Annotations:
     """Reads the wishes in a pod's annotations; what is wrong goes to the problems."""
@@ -297,16 +317,55 @@ class _Annotations:
             avoid_models=self._models(wire.AVOID_MODEL),
             use_uuids=self._list(wire.USE_UUID),
             avoid_uuids=self._list(wire.AVOID_UUID),
+            use_indices=self._indices(),
         )
 
-    def policy(self, key: str, words: tuple[str, ...]) -> PolicyName | None:
+    def policies(self, key: str, words: tuple[PolicyName, ...]) -> tuple[PolicyName, ...]:
         entries = self._list(key)
         unknown = [entry for entry in entries if entry not in words]
         if unknown:
             self.problems.append(
                 f"annotation {key}: {quoted(unknown[0])} is unknown; allowed are {', '.join(words)}."
             )
-        return next((PolicyName(e) for e in entries if e in tuple(PolicyName)), None)
+            return ()
+        return tuple(dict.fromkeys(PolicyName(entry) for entry in entries))
+
+    def weights(self) -> LoadWeights:
+        entries = self._list(wire.LOAD_WEIGHTS)
+        if not entries:
+            return EVEN_WEIGHTS
+        found = dict.fromkeys(("slot", "core", "memory"), 0)
+        for entry in entries:
+            name, _, text = (part.strip() for part in entry.partition("="))
+            if name not in found or not _is_number(text, _MAX_WEIGHT):
+                self.problems.append(
+                    f"annotation {wire.LOAD_WEIGHTS}: {quoted(entry)} is not one of slot, core "
+                    f"and memory, =, and a whole number from 0 to {_MAX_WEIGHT}."
+                )
+                return EVEN_WEIGHTS
+            found[name] = int(text)
+        if not any(found.values()):
+            self.problems.append(f"annotation {wire.LOAD_WEIGHTS}: one of them must not be 0.")
+        return LoadWeights(slots=found["slot"], cores=found["core"], memory=found["memory"])
+
+    def is_numa_bound(self) -> bool:
+        text = self.annotations.get(wire.NUMA_BIND, "").strip().casefold()
+        if text not in _TRUE | _FALSE:
+            self.problems.append(
+                f"annotation {wire.NUMA_BIND}: {quoted(text)} is neither true nor false."
+            )
+        return text in _TRUE
+
+    def _indices(self) -> tuple[int, ...]:
+        entries = self._list(wire.USE_INDEX)
+        wrong = [entry for entry in entries if not _is_number(entry, _MAX_INDEX)]
+        if wrong:
+            self.problems.append(
+                f"annotation {wire.USE_INDEX}: {quoted(wrong[0])} is no whole number "
+                f"from 0 to {_MAX_INDEX}."
+            )
+            return ()
+        return tuple(int(entry) for entry in entries)
 
     def modes(self) -> tuple[str, ...]:
         text = self.annotations.get(wire.VGPU_MODE, "")

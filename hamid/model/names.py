@@ -70,6 +70,8 @@ NODE_POLICY: Final = "hami.io/node-scheduler-policy"
 DEVICE_POLICY: Final = "hami.io/gpu-scheduler-policy"
 VGPU_MODE: Final = "nvidia.com/vgpu-mode"
 NUMA_BIND: Final = "nvidia.com/numa-bind"
+USE_INDEX: Final = "hamid.io/use-gpuindex"
+LOAD_WEIGHTS: Final = "hami.io/device-scoring-weights"
 
 WEBHOOK_LABEL: Final = "hami.io/webhook"
 """`ignore` on a pod or namespace keeps the admission webhook away from it."""

@@ -55,6 +55,8 @@ class NodeSnapshot:
     Attributes:
         usages: in the order of the inventory.
         cordoned: devices that the operator keeps free of new pods.
+        links: how well each pair of devices is linked, higher is better, a row a device in the
+            order of `usages`; empty where it is not known.
         host_free: what pods have not asked for yet; None where it is not known.
     """
 
@@ -62,6 +64,7 @@ class NodeSnapshot:
     usages: tuple[DeviceUsage, ...]
     cordoned: frozenset[DeviceUuid] = frozenset()
     host_free: HostAmount | None = None
+    links: tuple[tuple[int, ...], ...] = ()
 
 
 def sorted_devices(devices: Iterable[Device]) -> tuple[Device, ...]:

@@ -40,12 +40,36 @@ class ContainerKind(StrEnum):
 
 
 class PolicyName(StrEnum):
-    """The preference by which a node, or a device on it, is chosen."""
+    """The preference by which a node, or devices of it, are chosen; see `sched.placement`."""
 
     BINPACK = "binpack"
+    """The fullest first."""
     SPREAD = "spread"
+    """The emptiest first."""
     FRAGMENTATION = "fragmentation"
-    """What leaves the most room for the pods that usually come; see `sched.placement`."""
+    """What leaves the most room for the pods that usually come."""
+    MUTEX = "mutex"
+    """Devices that nobody else uses at the time, and no others; says nothing of nodes."""
+    NUMA = "numa"
+    """Devices of as few NUMA nodes as can be."""
+    TOPOLOGY_AWARE = "topology-aware"
+    """Devices that are linked best; for one device alone, the one that is linked worst."""
+
+
+NODE_POLICIES: Final = tuple(name for name in PolicyName if name is not PolicyName.MUTEX)
+DEVICE_POLICIES: Final = tuple(PolicyName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadWeights:
+    """How much each resource counts in the load of a device."""
+
+    slots: int = 1
+    memory: int = 1
+    cores: int = 1
+
+
+EVEN_WEIGHTS: Final = LoadWeights()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +99,19 @@ class ContainerRequest:
 class DeviceSelection:
     """Which devices the pod's author allows; empty tuples allow all.
 
-    Models match by word (see `model.device.model_matches`), UUIDs exactly.
+    Models match by word (see `model.device.model_matches`), UUIDs and indices exactly.
     """
 
     use_models: tuple[str, ...] = ()
     avoid_models: tuple[str, ...] = ()
     use_uuids: tuple[str, ...] = ()
     avoid_uuids: tuple[str, ...] = ()
+    use_indices: tuple[int, ...] = ()
+
+    @property
+    def names_single_devices(self) -> bool:
+        """Whether it tells devices of one kind apart."""
+        return bool(self.use_uuids or self.avoid_uuids or self.use_indices)
 
 
 ANY_DEVICE: Final = DeviceSelection()
@@ -95,7 +125,10 @@ class PodRequest:
         pod_uid, namespace, pod_name: who asks.
         container_names: all containers, init first, as in the spec; HAMi's text needs them.
         requests: of the containers that ask for devices, in the same order.
-        node_policy, device_policy: None where the cluster's default counts.
+        node_policies, device_policies: the first counts, each next one where those before it
+            find two places equal; empty where the cluster's default counts.
+        load_weights: for `binpack` and `spread` among devices.
+        is_numa_bound: all devices of a container must be of one NUMA node.
         allowed_modes: device modes; empty allows all.
         host: processor time and main memory, as kube-scheduler counts them for the pod.
     """
@@ -106,8 +139,10 @@ class PodRequest:
     container_names: tuple[str, ...]
     requests: tuple[ContainerRequest, ...]
     selection: DeviceSelection = ANY_DEVICE
-    node_policy: PolicyName | None = None
-    device_policy: PolicyName | None = None
+    node_policies: tuple[PolicyName, ...] = ()
+    device_policies: tuple[PolicyName, ...] = ()
+    load_weights: LoadWeights = EVEN_WEIGHTS
+    is_numa_bound: bool = False
     allowed_modes: tuple[str, ...] = ()
     host: HostAmount = NO_HOST
 

@@ -17,11 +17,13 @@ class Resource(StrEnum):
     CORDON = "cordon"
     MODEL = "model"
     UUID = "uuid"
+    INDEX = "index"
     MODE = "mode"
     SLOTS = "slots"
     MEMORY_MIB = "memory"
     CORE_PERCENT = "cores"
     EXCLUSIVITY = "exclusivity"
+    NUMA = "numa"
     DEVICE_COUNT = "devices"
     REGISTRATION = "registration"
 

@@ -7,16 +7,19 @@ out, a node that has not registered yet) are kept, and count as soon as the devi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hamid.model.device import DeviceUsage
 from hamid.model.node import NO_HOST, NodeSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hamid.model.device import Device, DeviceHold, DeviceUuid
     from hamid.model.node import HostAmount
+
+
+LinkScores = Mapping["DeviceUuid", Mapping["DeviceUuid", int]]
+"""Device, other device, score."""
 
 
 class _Sum:
@@ -48,6 +51,7 @@ class NodeBook:
         "_host",
         "_host_asked",
         "_host_by_pod",
+        "_links",
         "_snapshot",
         "_sums",
         "node_name",
@@ -64,12 +68,18 @@ class NodeBook:
         self._host: HostAmount | None = None
         self._host_by_pod: dict[str, HostAmount] = {}
         self._host_asked = NO_HOST
+        self._links: LinkScores = {}
         self._snapshot: NodeSnapshot | None = None
 
     @property
     def is_held(self) -> bool:
         """Whether any pod holds anything here."""
         return bool(self._holds or self._host_by_pod)
+
+    @property
+    def links(self) -> LinkScores:
+        """How well its devices are linked."""
+        return self._links
 
     @property
     def host(self) -> HostAmount | None:
@@ -92,6 +102,12 @@ class NodeBook:
         """Take this for what the host has for pods in all; None where it is not known."""
         if host != self._host:
             self._host = host
+            self._change()
+
+    def link(self, scores: LinkScores) -> None:
+        """Take these for how well its devices are linked; empty where it is not known."""
+        if scores != self._links:
+            self._links = scores
             self._change()
 
     def ask(self, pod_uid: str, host: HostAmount) -> None:
@@ -137,6 +153,7 @@ class NodeBook:
                 usages=tuple(self._usage(device) for device in self._devices),
                 cordoned=self._cordoned,
                 host_free=None if self._host is None else self._host - self._host_asked,
+                links=self._matrix(),
             )
         return self._snapshot
 
@@ -155,6 +172,16 @@ class NodeBook:
             usages=tuple(usages),
             cordoned=self._cordoned,
             host_free=None if self._host is None else self._host - asked,
+            links=self._matrix(),
+        )
+
+    def _matrix(self) -> tuple[tuple[int, ...], ...]:
+        """The scores in the order of the devices; a pair that nothing is said of has 0."""
+        if not self._links:
+            return ()
+        uuids = [device.device_uuid for device in self._devices]
+        return tuple(
+            tuple(self._links.get(one, {}).get(other, 0) for other in uuids) for one in uuids
         )
 
     def _usage(self, device: Device) -> DeviceUsage:

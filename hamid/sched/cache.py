@@ -220,6 +220,7 @@ class ClusterCache:
         for name, node in self._nodes.items():
             snapshot = node.book.snapshot()
             fresh[name].offer(node.book.host)
+            fresh[name].link(node.book.links)
             fresh[name].register(tuple(usage.device for usage in snapshot.usages))
             fresh[name].cordon(snapshot.cordoned)
         return {name: fresh[name].recount() for name, node in self._nodes.items() if node.is_listed}
@@ -315,6 +316,7 @@ class ClusterCache:
             node.book.register(())
             node.book.cordon(frozenset())
             node.book.offer(None)
+            node.book.link({})
             self._drop_unused(node_name)
 
     def _read_node(self, node: JsonObject) -> NodeNote:
@@ -325,6 +327,7 @@ class ClusterCache:
         node.is_listed = True
         node.book.cordon(note.cordoned)
         node.book.offer(note.host)
+        node.book.link(note.links)
         if note.inventory_text is not None and not note.is_offered:
             node.inventory_text, node.problem = None, PLUGIN_AWAY
             node.book.register(())

@@ -6,11 +6,14 @@ for a node nor holds devices is not kept at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from hamid.codec.allocation_record import read_allocation
-from hamid.codec.node_annotation import decode_cordon
+from hamid.codec.node_annotation import decode_cordon, decode_link_scores
 from hamid.codec.pod_host import decode_node_host, decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
 from hamid.errors import AnnotationError, RequestError
@@ -18,12 +21,16 @@ from hamid.model import names as wire
 from hamid.model.node import NO_HOST
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hamid.kube.port import JsonObject
     from hamid.model.allocation import PodAllocation
     from hamid.model.device import DeviceUuid
     from hamid.model.names import ResourceNames
     from hamid.model.node import HostAmount
     from hamid.model.request import PodRequest, RequestDefaults
+
+log = structlog.get_logger(__name__)
 
 _ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
@@ -75,6 +82,7 @@ class NodeNote:
         is_offered: whether its kubelet has slots to give. None at all means that the device
             plugin is away, and a pod sent there would be refused for good.
         host: what it has for pods in all; None where it does not say.
+        links: how well its devices are linked; empty where it does not say, or cannot be read.
     """
 
     node_name: str
@@ -82,6 +90,7 @@ class NodeNote:
     cordoned: frozenset[DeviceUuid]
     is_offered: bool = True
     host: HostAmount | None = None
+    links: Mapping[DeviceUuid, Mapping[DeviceUuid, int]] = field(default_factory=dict)
 
 
 def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults) -> PodRecord:
@@ -130,7 +139,18 @@ def read_node(node: JsonObject, *, names: ResourceNames) -> NodeNote:
         cordoned=decode_cordon(annotations.get(wire.DEVICE_CORDON, "")),
         is_offered=str(allocatable.get(names.count, "")) != "0",
         host=decode_node_host(node),
+        links=_links(annotations.get(wire.NODE_SCORE, "")),
     )
+
+
+@lru_cache(maxsize=1_024)
+def _links(text: str) -> Mapping[DeviceUuid, Mapping[DeviceUuid, int]]:
+    """No reason to keep pods away: without scores, any set of devices is as good as another."""
+    try:
+        return decode_link_scores(text) if text else {}
+    except AnnotationError as error:
+        log.warning("link scores malformed", error=error.message, hint=error.hint)
+        return {}
 
 
 def _is_initialized(spec: JsonObject, status: JsonObject) -> bool:

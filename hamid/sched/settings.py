@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hamid.errors import SettingsError
 from hamid.model.names import ResourceNames
-from hamid.model.request import PolicyName, RequestDefaults
+from hamid.model.request import NODE_POLICIES, PolicyName, RequestDefaults
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.score import RANK_STEP
 
@@ -44,6 +44,11 @@ class SchedSettings:
     rank_step: int = RANK_STEP
 
     def __post_init__(self) -> None:
+        if self.node_policy not in NODE_POLICIES:
+            raise SettingsError(
+                f"node_policy is {self.node_policy.value}, which says nothing of nodes",
+                hint=f"use one of {', '.join(NODE_POLICIES)}",
+            )
         for name in (
             "reservation_ttl_s",
             "confirmation_ttl_s",
@@ -61,4 +66,4 @@ class SchedSettings:
     @property
     def policies(self) -> Policies:
         """The cluster's default policies."""
-        return Policies(node=self.node_policy, device=self.device_policy)
+        return Policies(node=(self.node_policy,), device=(self.device_policy,))

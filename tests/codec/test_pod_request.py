@@ -10,7 +10,7 @@ from hamid.codec.pod_request import asked_resources, decode_pod_request, require
 from hamid.errors import RequestError
 from hamid.model.names import ResourceNames
 from hamid.model.quantities import MAX_DEVICE_COUNT, MemoryMib, MemoryPercent
-from hamid.model.request import ContainerKind, DeviceSelection, PolicyName, RequestDefaults
+from hamid.model.request import ContainerKind, DeviceSelection, LoadWeights, RequestDefaults
 from tests.builders import container_object, pod_object
 from tests.codec.golden_files import golden_json
 from tests.codec.strategies import objects_with
@@ -366,14 +366,14 @@ def wishes(**annotations):
         "use_uuid": "nvidia.com/use-gpuuuid",
         "avoid_uuid": "nvidia.com/nouse-gpuuuid",
     }
-    return pod_object(annotations={keys[key]: value for key, value in annotations.items()})
+    return pod_object(annotations={keys.get(key, key): value for key, value in annotations.items()})
 
 
 def test_no_wish_leaves_everything_to_the_cluster():
     pod = decode(wishes())
 
     assert pod.selection == DeviceSelection()
-    assert (pod.node_policy, pod.device_policy, pod.allowed_modes) == (None, None, ())
+    assert (pod.node_policies, pod.device_policies, pod.allowed_modes) == ((), (), ())
 
 
 def test_lists_of_models_and_uuids_are_trimmed_and_empty_entries_do_not_count():
@@ -394,33 +394,68 @@ def test_a_model_without_a_letter_or_digit_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("text", "policy"),
+    ("text", "policies"),
     [
-        ("binpack", PolicyName.BINPACK),
-        ("spread", PolicyName.SPREAD),
-        (" spread ", PolicyName.SPREAD),
-        ("binpack,spread", PolicyName.BINPACK),
-        ("", None),
+        ("binpack", ("binpack",)),
+        ("spread", ("spread",)),
+        (" spread ", ("spread",)),
+        ("fragmentation", ("fragmentation",)),
+        ("binpack,spread", ("binpack", "spread")),
+        ("topology-aware, numa", ("topology-aware", "numa")),
+        ("numa,numa", ("numa",)),
+        ("", ()),
     ],
 )
-def test_a_policy_is_read(text, policy):
+def test_policies_are_read_in_order(text, policies):
     pod = decode(wishes(node=text, device=text))
 
-    assert (pod.node_policy, pod.device_policy) == (policy, policy)
+    assert (pod.node_policies, pod.device_policies) == (policies, policies)
+
+
+def test_devices_can_be_asked_for_alone():
+    assert decode(wishes(device="mutex,numa")).device_policies == ("mutex", "numa")
 
 
 @pytest.mark.parametrize(
-    ("text", "policy"),
+    ("text", "weights"),
     [
-        ("mutex", None),
-        ("topology-aware", None),
-        ("numa", None),
-        ("numa,spread", PolicyName.SPREAD),
-        ("binpack,numa", PolicyName.BINPACK),
+        ("", LoadWeights()),
+        ("slot=1,core=1,memory=3", LoadWeights(memory=3)),
+        (" core = 2 ", LoadWeights(slots=0, cores=2, memory=0)),
     ],
 )
-def test_other_words_of_hami_for_devices_run_unchanged(text, policy):
-    assert decode(wishes(device=text)).device_policy is policy
+def test_weights_are_read(text, weights):
+    pod = decode(wishes(**{"hami.io/device-scoring-weights": text}))
+
+    assert pod.load_weights == weights
+
+
+@pytest.mark.parametrize("text", ["slots=1", "slot=-1", "slot", "slot=1.5", "slot=0", "slot=1001"])
+def test_weights_that_make_no_sense_are_refused(text):
+    assert "device-scoring-weights" in refusal(wishes(**{"hami.io/device-scoring-weights": text}))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_bound"), [("", False), ("true", True), ("True", True), ("1", True), ("f", False)]
+)
+def test_a_bind_to_one_numa_node_is_read(text, is_bound):
+    assert decode(wishes(**{"nvidia.com/numa-bind": text})).is_numa_bound is is_bound
+
+
+def test_a_numa_bind_that_is_neither_true_nor_false_is_refused():
+    message = refusal(wishes(**{"nvidia.com/numa-bind": "yes"}))
+
+    assert message == "annotation nvidia.com/numa-bind: 'yes' is neither true nor false."
+
+
+def test_indices_are_read():
+    pod = decode(wishes(**{"hamid.io/use-gpuindex": "0, 3"}))
+
+    assert pod.selection.use_indices == (0, 3)
+
+
+def test_an_index_that_is_no_number_is_refused():
+    assert "'-1' is no whole number" in refusal(wishes(**{"hamid.io/use-gpuindex": "1,-1"}))
 
 
 @pytest.mark.parametrize(
@@ -429,12 +464,12 @@ def test_other_words_of_hami_for_devices_run_unchanged(text, policy):
         (
             "node",
             "best",
-            "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread, fragmentation.",
+            "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread, fragmentation, numa, topology-aware.",
         ),
         (
             "node",
-            "numa",
-            "node-scheduler-policy: 'numa' is unknown; allowed are binpack, spread, fragmentation.",
+            "mutex",
+            "node-scheduler-policy: 'mutex' is unknown; allowed are binpack, spread, fragmentation, numa, topology-aware.",
         ),
         (
             "device",

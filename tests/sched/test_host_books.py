@@ -1,10 +1,12 @@
-"""What pods ask of hosts, in the cluster's books: pods without devices count, too."""
+"""Hosts and links in the cluster's books: pods without devices count, too."""
 
 import pytest
 
+from hamid.codec.node_annotation import encode_link_scores
+from hamid.model import names as wire
 from hamid.model.node import HostAmount
 from tests.builders import container_object, pod_object
-from tests.sched.builders import make_allocation
+from tests.sched.builders import make_allocation, make_devices
 from tests.sched.objects import bound, registered, waiting
 from tests.sched.world import make_cache
 
@@ -103,3 +105,27 @@ def test_pods_of_a_node_not_seen_yet_count_as_soon_as_it_is(cache):
     cache.take_node(node("node-b"))
 
     assert free_cpu(cache, "node-b") == 5_000
+
+
+def test_links_of_a_node_come_with_its_devices_in_their_order():
+    found = registered("node-a", make_devices(2))
+    found["metadata"]["annotations"][wire.NODE_SCORE] = encode_link_scores(
+        {"card-0": {"card-1": 7}, "card-1": {"card-0": 7}}
+    )
+    cache = make_cache()
+
+    cache.take_nodes([found])
+
+    assert cache.snapshot("node-a").links == ((0, 7), (7, 0))
+    assert cache.recount()["node-a"] == cache.snapshot("node-a")
+
+
+def test_links_that_cannot_be_read_keep_no_pod_away():
+    found = registered("node-a")
+    found["metadata"]["annotations"][wire.NODE_SCORE] = "nonsense"
+    cache = make_cache()
+
+    cache.take_nodes([found])
+
+    assert cache.snapshot("node-a").links == ()
+    assert cache.snapshot("node-a").usages

@@ -145,6 +145,8 @@ _PHRASES: Final = {
     Kind.HELD_WHOLE: "{are} held whole by another container",
     Kind.MODEL: "{are} of another model ({models})",
     Kind.UUID: "{are} excluded by UUID ({uuids})",
+    Kind.INDEX: "{have} another index ({indices} asked)",
+    Kind.NUMA: "{have} too few others on the same NUMA node",
     Kind.MODE: "{are} in another mode ({modes})",
     Kind.HEALTH: "{are} unhealthy",
     Kind.CORDON: "{are} cordoned",
@@ -165,6 +167,7 @@ def _phrase(kind: Kind, nearest: Shortfall, request: PodRequest, *, is_one: bool
         capacity=nearest.capacity,
         models=_wishes(selection.use_models, selection.avoid_models),
         uuids=_wishes(selection.use_uuids, selection.avoid_uuids),
+        indices=_some(tuple(map(str, selection.use_indices))),
         modes=_wishes(request.allowed_modes, ()),
     )
 

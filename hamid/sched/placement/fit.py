@@ -56,7 +56,7 @@ class Wishes(Protocol):
         ...
 
 
-UNCHANGEABLE: Final = frozenset({Resource.MODEL, Resource.UUID, Resource.MODE})
+UNCHANGEABLE: Final = frozenset({Resource.MODEL, Resource.UUID, Resource.INDEX, Resource.MODE})
 """Reasons that stay, whoever leaves the device."""
 
 OF_THE_DEVICE: Final = UNCHANGEABLE | {Resource.HEALTH, Resource.CORDON}
@@ -103,6 +103,8 @@ def _device_reasons(device: Device, request: Wishes, *, is_cordoned: bool) -> It
         device.device_uuid in selection.avoid_uuids
     ):
         yield Shortfall(resource=Resource.UUID, device_uuid=device.device_uuid)
+    if selection.use_indices and device.device_index not in selection.use_indices:
+        yield Shortfall(resource=Resource.INDEX, device_uuid=device.device_uuid)
     if request.allowed_modes and device.mode not in request.allowed_modes:
         yield Shortfall(resource=Resource.MODE, device_uuid=device.device_uuid)
 

@@ -20,35 +20,28 @@ Invariants:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hamid.model.allocation import ContainerAllocation, PodAllocation
-from hamid.model.request import ContainerKind
+from hamid.model.request import PolicyName
 from hamid.model.shortfall import Resource, Shortfall
-from hamid.sched.placement.fit import share_on, shortfalls
+from hamid.sched.placement.fit import share_on
 from hamid.sched.placement.fragmentation import Fragmentation
-from hamid.sched.placement.policy import (
-    BY_FRAGMENTATION,
-    LOAD_ORDERINGS,
-    device_load_ppm,
-    load_ppm,
-)
+from hamid.sched.placement.policy import BY_FRAGMENTATION, LOAD_ORDERINGS, load_ppm
 from hamid.sched.placement.refusal import Refusal
+from hamid.sched.placement.search import Search
+from hamid.sched.placement.topology import link_cost, numa_count
 from hamid.sched.placement.typical import Arrivals, card_ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hamid.model.device import DeviceShare, DeviceUsage, DeviceUuid
+    from hamid.model.device import DeviceShare
     from hamid.model.node import NodeSnapshot
-    from hamid.model.request import ContainerRequest, PodRequest, PolicyName
+    from hamid.model.request import PodRequest
     from hamid.sched.placement.fragmentation import Choice
     from hamid.sched.placement.policy import Policies
     from hamid.sched.placement.typical import CardAsk
-
-MAX_TRIES: Final = 512
-"""Choices of devices tried for one pod on one node before it counts as not fitting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +57,7 @@ class NodePlacement:
     node_name: str
     containers: tuple[ContainerAllocation, ...]
     load_ppm: int
-    cost: int
+    cost: tuple[int, ...]
 
     def allocation(self, pod_uid: str) -> PodAllocation:
         """The same for this pod."""
@@ -152,7 +145,7 @@ def place_on_node(
         choice = measure.choose(measure.view(node), measure.number(ask), request.host)
         if choice is not None:
             return chosen_placement(request, node, choice)
-    search = _Search(request=request, node=node, device_policy=wanted.device, measure=measure)
+    search = Search(request=request, node=node, policies=wanted.device, measure=measure)
     shares = search.run()
     if shares is None:
         return search.refusal
@@ -162,25 +155,40 @@ def place_on_node(
     )
     after = with_allocation(node, allocation)
     load = load_ppm(after.usages)
-    by_load = LOAD_ORDERINGS.get(wanted.node)
+
+    def cost_by(name: PolicyName) -> int:
+        if (by_load := LOAD_ORDERINGS.get(name)) is not None:
+            return by_load(load)
+        if name is PolicyName.FRAGMENTATION:
+            return measure.cost(node, after, request.host)
+        sets = [[position_of[s.device_uuid] for s in given] for given in shares]
+        if name is PolicyName.NUMA:
+            return sum(numa_count(node, positions) for positions in sets)
+        return sum(link_cost(node.links, tuple(sorted(positions))) for positions in sets)
+
+    position_of = {u.device.device_uuid: position for position, u in enumerate(node.usages)}
     return NodePlacement(
         node_name=node.node_name,
         containers=containers,
         load_ppm=load,
-        cost=by_load(load) if by_load else measure.cost(node, after, request.host),
+        cost=tuple(cost_by(name) for name in wanted.node),
     )
 
 
 def in_order(node: NodeSnapshot) -> NodeSnapshot:
     """The node with its devices by index, then UUID, as inventories have them."""
-    usages = sorted(node.usages, key=lambda u: (u.device.device_index, u.device.device_uuid))
-    return node if tuple(usages) == node.usages else replace(node, usages=tuple(usages))
+    keys = [(u.device.device_index, u.device.device_uuid) for u in node.usages]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    if order == list(range(len(keys))):
+        return node
+    links = tuple(tuple(node.links[i][j] for j in order) for i in order) if node.links else ()
+    return replace(node, usages=tuple(node.usages[i] for i in order), links=links)
 
 
 def lone_ask(request: PodRequest) -> CardAsk | None:
-    """What a pod asks of cards that is one container with devices and names no UUID."""
+    """What a pod asks of cards that is one container and names no single device."""
     selection = request.selection
-    if len(request.requests) != 1 or selection.use_uuids or selection.avoid_uuids:
+    if len(request.requests) != 1 or selection.names_single_devices or request.is_numa_bound:
         return None
     return card_ask(request, request.requests[0])
 
@@ -197,7 +205,7 @@ def chosen_placement(request: PodRequest, node: NodeSnapshot, choice: Choice) ->
             usage.with_share(by_position[position]) if position in by_position else usage
             for position, usage in enumerate(node.usages)
         ),
-        cost=-choice.score,
+        cost=(-choice.score,),
     )
 
 
@@ -225,134 +233,3 @@ def with_allocation(node: NodeSnapshot, allocation: PodAllocation) -> NodeSnapsh
             for usage in node.usages
         ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Views:
-    """Each device as the next container would find it: its index is that of the node's usages.
-
-    Attributes:
-        init: others' pods and this pod's sidecars.
-        app: those, and this pod's app containers.
-        reusable: devices of plain init containers that no later container took over.
-    """
-
-    init: tuple[DeviceUsage, ...]
-    app: tuple[DeviceUsage, ...]
-    reusable: frozenset[DeviceUuid] = frozenset()
-
-    def of(self, kind: ContainerKind) -> tuple[DeviceUsage, ...]:
-        return self.init if kind is ContainerKind.INIT else self.app
-
-    def with_shares(self, kind: ContainerKind, shares: tuple[DeviceShare, ...]) -> _Views:
-        uuids = {share.device_uuid for share in shares}
-        if kind is ContainerKind.INIT:
-            return replace(self, reusable=self.reusable | uuids)
-        app = _with_shares(self.app, shares)
-        init = _with_shares(self.init, shares) if kind is ContainerKind.SIDECAR else self.init
-        return _Views(init=init, app=app, reusable=self.reusable - uuids)
-
-
-def _with_shares(
-    usages: tuple[DeviceUsage, ...], shares: tuple[DeviceShare, ...]
-) -> tuple[DeviceUsage, ...]:
-    by_uuid = {share.device_uuid: share for share in shares}
-    return tuple(
-        usage.with_share(share) if (share := by_uuid.get(usage.device.device_uuid)) else usage
-        for usage in usages
-    )
-
-
-class _Search:
-    """Depth-first over the containers, the preferred devices first.
-
-    Devices of one container do not influence each other, so that a single container needs no
-    second try; only a later container can make an earlier choice a bad one.
-    """
-
-    def __init__(
-        self,
-        *,
-        request: PodRequest,
-        node: NodeSnapshot,
-        device_policy: PolicyName,
-        measure: Fragmentation,
-    ) -> None:
-        self._request = request
-        self._node = node
-        self._by_load = LOAD_ORDERINGS.get(device_policy)
-        self._measure = measure
-        self._tries_left = MAX_TRIES
-        self._refused_at = -1
-        self.refusal = Refusal(())
-
-    def run(self) -> list[tuple[DeviceShare, ...]] | None:
-        """The shares of each container, or None; then `refusal` says why."""
-        usages = self._node.usages
-        return self._descend(0, _Views(init=usages, app=usages))
-
-    def _descend(self, depth: int, views: _Views) -> list[tuple[DeviceShare, ...]] | None:
-        if depth == len(self._request.requests):
-            return []
-        container = self._request.requests[depth]
-        candidates = self._candidates(depth, views)
-        for shares in combinations(candidates, container.device_count):
-            if self._tries_left <= 0:
-                return None
-            self._tries_left -= 1
-            rest = self._descend(depth + 1, views.with_shares(container.kind, shares))
-            if rest is not None:
-                return [shares, *rest]
-        return None
-
-    def _candidates(self, depth: int, views: _Views) -> list[DeviceShare]:
-        """The shares that would fit, best device first; notes the refusal if they are too few."""
-        container = self._request.requests[depth]
-        fitting: list[tuple[tuple[bool, int, int, str], DeviceShare]] = []
-        lacking: list[Shortfall] = []
-        unfit_count = 0
-        for usage in views.of(container.kind):
-            device = usage.device
-            share = share_on(device, container)
-            found = shortfalls(
-                usage,
-                share,
-                request=self._request,
-                is_cordoned=device.device_uuid in self._node.cordoned,
-            )
-            if found:
-                unfit_count += 1
-                lacking += found
-                continue
-            key = (
-                device.device_uuid not in views.reusable,
-                self._cost(usage, container, share),
-                device.device_index,
-                device.device_uuid,
-            )
-            fitting.append((key, share))
-        if len(fitting) < container.device_count:
-            self._refuse(depth, container, unfit_count, lacking)
-        fitting.sort(key=lambda pair: pair[0])
-        return [share for _, share in fitting]
-
-    def _cost(self, usage: DeviceUsage, container: ContainerRequest, share: DeviceShare) -> int:
-        if self._by_load is not None:
-            return self._by_load(device_load_ppm(usage.with_share(share)))
-        ask = card_ask(self._request, container)
-        return self._measure.card_cost(usage, self._measure.number(ask))
-
-    def _refuse(
-        self, depth: int, container: ContainerRequest, unfit_count: int, lacking: list[Shortfall]
-    ) -> None:
-        """Keep the refusal of the deepest container, as the preferred choices led to it."""
-        if depth <= self._refused_at:
-            return
-        self._refused_at = depth
-        count = Shortfall(
-            resource=Resource.DEVICE_COUNT,
-            requested=container.device_count,
-            used=unfit_count,
-            capacity=len(self._node.usages),
-        )
-        self.refusal = Refusal((count, *lacking))

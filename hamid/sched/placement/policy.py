@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hamid.model.request import PolicyName
+from hamid.model.request import EVEN_WEIGHTS, PolicyName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from hamid.model.device import DeviceUsage
-    from hamid.model.request import PodRequest
+    from hamid.model.request import LoadWeights, PodRequest
 
 PPM: Final = 1_000_000
 
@@ -40,24 +40,39 @@ LOAD_ORDERINGS: Final[Mapping[PolicyName, Callable[[int], int]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """Which ordering counts for nodes, and which for the devices of one."""
+    """What counts for nodes, and what for the devices of one.
 
-    node: PolicyName = PolicyName.FRAGMENTATION
-    device: PolicyName = PolicyName.FRAGMENTATION
+    Each is a chain: the first policy decides, the next among what it finds equal, and so on. So
+    NUMA or links never outrank what was asked before them.
+    """
+
+    node: tuple[PolicyName, ...] = (PolicyName.FRAGMENTATION,)
+    device: tuple[PolicyName, ...] = (PolicyName.FRAGMENTATION,)
 
     def for_request(self, request: PodRequest) -> Policies:
         """These policies, but where the pod asks for others, those."""
+        if not request.node_policies and not request.device_policies:
+            return self
         return Policies(
-            node=request.node_policy or self.node, device=request.device_policy or self.device
+            node=request.node_policies or self.node,
+            device=request.device_policies or self.device,
         )
 
 
-BY_FRAGMENTATION: Final = Policies(node=PolicyName.FRAGMENTATION, device=PolicyName.FRAGMENTATION)
+BY_FRAGMENTATION: Final = Policies()
 
 
-def device_load_ppm(usage: DeviceUsage) -> int:
-    """The load of one device, 0 to 3,000,000: an empty device is 0, one full in all is 3,000,000."""
-    return load_ppm((usage,))
+def device_load_ppm(usage: DeviceUsage, weights: LoadWeights = EVEN_WEIGHTS) -> int:
+    """The load of one device: an empty device is 0, one full in all is 3,000,000.
+
+    With other weights than 1 each, the three ratios count that much.
+    """
+    device = usage.device
+    return (
+        weights.slots * _ratio_ppm(usage.slots_used, device.slot_count)
+        + weights.memory * _ratio_ppm(usage.memory_used_mib, device.memory_mib)
+        + weights.cores * _ratio_ppm(usage.core_used_percent, device.core_percent)
+    )
 
 
 def load_ppm(usages: Iterable[DeviceUsage]) -> int:

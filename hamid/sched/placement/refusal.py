@@ -30,8 +30,10 @@ class Kind(StrEnum):
     SLOTS = "slots"
     IN_USE = "in-use"
     HELD_WHOLE = "held-whole"
+    NUMA = "numa"
     MODEL = "model"
     UUID = "uuid"
+    INDEX = "index"
     MODE = "mode"
     HEALTH = "health"
     CORDON = "cordon"
@@ -156,6 +158,8 @@ _KIND_BY_RESOURCE: Final = {
     Resource.SLOTS: Kind.SLOTS,
     Resource.MODEL: Kind.MODEL,
     Resource.UUID: Kind.UUID,
+    Resource.INDEX: Kind.INDEX,
+    Resource.NUMA: Kind.NUMA,
     Resource.MODE: Kind.MODE,
     Resource.HEALTH: Kind.HEALTH,
     Resource.CORDON: Kind.CORDON,

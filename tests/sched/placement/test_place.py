@@ -22,8 +22,8 @@ from tests.sched.builders import (
     whole_card,
 )
 
-BINPACK = Policies(node=PolicyName.BINPACK, device=PolicyName.BINPACK)
-SPREAD = Policies(node=PolicyName.SPREAD, device=PolicyName.SPREAD)
+BINPACK = Policies(node=(PolicyName.BINPACK,), device=(PolicyName.BINPACK,))
+SPREAD = Policies(node=(PolicyName.SPREAD,), device=(PolicyName.SPREAD,))
 
 
 def used(name, used_mib, *, index=0, **overrides):
@@ -73,7 +73,7 @@ def test_equal_devices_are_taken_by_index():
 
 
 def test_the_pods_annotation_outranks_the_clusters_default():
-    request = make_request(device_policy=PolicyName.SPREAD)
+    request = make_request(device_policies=(PolicyName.SPREAD,))
 
     outcome = place_on_node(request, make_node(usages=HALF_FULL), policies=BINPACK)
 

@@ -7,7 +7,12 @@ from tests.sched.builders import make_device, make_request
 
 
 def test_every_policy_has_its_ordering():
-    assert set(LOAD_ORDERINGS) == set(PolicyName) - {PolicyName.FRAGMENTATION}
+    assert set(LOAD_ORDERINGS) == set(PolicyName) - {
+        PolicyName.FRAGMENTATION,
+        PolicyName.MUTEX,
+        PolicyName.NUMA,
+        PolicyName.TOPOLOGY_AWARE,
+    }
 
 
 @pytest.mark.parametrize(("policy", "first"), [(PolicyName.BINPACK, 9), (PolicyName.SPREAD, 1)])
@@ -35,8 +40,8 @@ def test_a_device_without_cores_has_no_core_load():
 
 
 def test_the_wish_of_a_pod_comes_before_the_default():
-    defaults = Policies(node=PolicyName.SPREAD, device=PolicyName.SPREAD)
+    defaults = Policies(node=(PolicyName.SPREAD,), device=(PolicyName.SPREAD,))
 
-    wanted = defaults.for_request(make_request(device_policy=PolicyName.BINPACK))
+    wanted = defaults.for_request(make_request(device_policies=(PolicyName.BINPACK,)))
 
-    assert wanted == Policies(node=PolicyName.SPREAD, device=PolicyName.BINPACK)
+    assert wanted == Policies(node=(PolicyName.SPREAD,), device=(PolicyName.BINPACK,))

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib
-from hamid.model.request import PolicyName
+from hamid.model.request import NODE_POLICIES
 from hamid.sched.placement.place import place
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.rows import Placer
@@ -18,9 +18,9 @@ def node(number, used_mib):
     )
 
 
-def asking(mib, uid="uid-1", policy=None):
+def asking(mib, uid="uid-1", policy=()):
     container = make_container(memory=MemoryMib(mib=mib))
-    return make_request(container, uid=uid, node_policy=policy)
+    return make_request(container, uid=uid, node_policies=policy)
 
 
 @given(
@@ -29,7 +29,7 @@ def asking(mib, uid="uid-1", policy=None):
             st.integers(0, 4),
             st.integers(0, 40_000),
             st.sampled_from([1_000, 20_000]),
-            st.sampled_from([None, *PolicyName]),
+            st.sampled_from([(), *((name,) for name in NODE_POLICIES)]),
         ),
         max_size=30,
     )

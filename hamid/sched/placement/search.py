@@ -1,0 +1,261 @@
+"""Which devices of one node the containers of a pod get.
+
+Devices are tried in the order that the policies give. Most policies speak of single devices; two
+speak of sets, `numa` and `topology-aware`: where one of them counts, all sets of the best `MAX_POOL`
+devices are ordered. The cost of a set is the sum over its devices, policy by policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hamid.model.device import WHOLE_DEVICE_PERCENT
+from hamid.model.request import ContainerKind, PolicyName
+from hamid.model.shortfall import Resource, Shortfall
+from hamid.sched.placement.fit import share_on, shortfalls
+from hamid.sched.placement.policy import LOAD_ORDERINGS, device_load_ppm
+from hamid.sched.placement.refusal import Refusal
+from hamid.sched.placement.topology import link_cost, numa_count
+from hamid.sched.placement.typical import card_ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hamid.model.device import DeviceShare, DeviceUsage, DeviceUuid
+    from hamid.model.node import NodeSnapshot
+    from hamid.model.request import ContainerRequest, PodRequest
+    from hamid.sched.placement.fragmentation import Fragmentation
+
+MAX_TRIES: Final = 512
+"""Choices of devices tried for one pod on one node before it counts as not fitting."""
+
+MAX_POOL: Final = 16
+MAX_SETS: Final = 13_000
+"""More than the sets of eight out of sixteen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """Each device as the next container would find it: its index is that of the node's usages.
+
+    Attributes:
+        init: others' pods and this pod's sidecars.
+        app: those, and this pod's app containers.
+        reusable: devices of plain init containers that no later container took over.
+    """
+
+    init: tuple[DeviceUsage, ...]
+    app: tuple[DeviceUsage, ...]
+    reusable: frozenset[DeviceUuid] = frozenset()
+
+    def of(self, kind: ContainerKind) -> tuple[DeviceUsage, ...]:
+        return self.init if kind is ContainerKind.INIT else self.app
+
+    def with_shares(self, kind: ContainerKind, shares: tuple[DeviceShare, ...]) -> _Views:
+        uuids = {share.device_uuid for share in shares}
+        if kind is ContainerKind.INIT:
+            return replace(self, reusable=self.reusable | uuids)
+        app = _with_shares(self.app, shares)
+        init = _with_shares(self.init, shares) if kind is ContainerKind.SIDECAR else self.init
+        return _Views(init=init, app=app, reusable=self.reusable - uuids)
+
+
+def _with_shares(
+    usages: tuple[DeviceUsage, ...], shares: tuple[DeviceShare, ...]
+) -> tuple[DeviceUsage, ...]:
+    by_uuid = {share.device_uuid: share for share in shares}
+    return tuple(
+        usage.with_share(share) if (share := by_uuid.get(usage.device.device_uuid)) else usage
+        for usage in usages
+    )
+
+
+class _Candidate(NamedTuple):
+    """A device that would do for a container.
+
+    Attributes:
+        is_new: not a device of the pod's plain init containers; see the module `place`.
+        costs: by each policy; the smaller the better.
+        position: of the device, in the node's order.
+    """
+
+    is_new: bool
+    costs: tuple[int, ...]
+    position: int
+    share: DeviceShare
+
+
+class Search:
+    """Depth-first over the containers, the preferred devices first.
+
+    Devices of one container do not influence each other, so that a single container needs no
+    second try; only a later container can make an earlier choice a bad one.
+    """
+
+    def __init__(
+        self,
+        *,
+        request: PodRequest,
+        node: NodeSnapshot,
+        policies: tuple[PolicyName, ...],
+        measure: Fragmentation,
+    ) -> None:
+        self._request = request
+        self._node = node
+        self._policies = policies
+        self._measure = measure
+        self._tries_left = MAX_TRIES
+        self._refused_at = -1
+        self.refusal = Refusal(())
+
+    def run(self) -> list[tuple[DeviceShare, ...]] | None:
+        """The shares of each container, or None; then `refusal` says why."""
+        usages = self._node.usages
+        return self._descend(0, _Views(init=usages, app=usages))
+
+    def _descend(self, depth: int, views: _Views) -> list[tuple[DeviceShare, ...]] | None:
+        if depth == len(self._request.requests):
+            return []
+        container = self._request.requests[depth]
+        candidates = self._candidates(depth, views)
+        for shares in self._sets(depth, candidates):
+            if self._tries_left <= 0:
+                return None
+            self._tries_left -= 1
+            rest = self._descend(depth + 1, views.with_shares(container.kind, shares))
+            if rest is not None:
+                return [shares, *rest]
+        return None
+
+    def _sets(self, depth: int, candidates: list[_Candidate]) -> Iterable[tuple[DeviceShare, ...]]:
+        """The sets of devices that would do for the container, best first."""
+        count = self._request.requests[depth].device_count
+        if not self._request.is_numa_bound and not self._looks_at_sets(count):
+            for found in combinations(candidates, count):
+                yield tuple(candidate.share for candidate in found)
+            return
+        pool = candidates[: max(MAX_POOL, count)]
+        sets = list(islice(combinations(pool, count), MAX_SETS))
+        if self._request.is_numa_bound:
+            sets = [s for s in sets if self._is_of_one_numa_node(s)]
+        sets.sort(key=self._set_cost)
+        for found in sets:
+            yield tuple(candidate.share for candidate in found)
+
+    def _looks_at_sets(self, count: int) -> bool:
+        if PolicyName.TOPOLOGY_AWARE in self._policies:
+            return True
+        return PolicyName.NUMA in self._policies and count > 1
+
+    def _is_of_one_numa_node(self, found: Sequence[_Candidate]) -> bool:
+        if len(found) == 1:
+            return True
+        nodes = {self._node.usages[c.position].device.numa_node for c in found}
+        return len(nodes) == 1 and None not in nodes
+
+    def _set_cost(self, found: Sequence[_Candidate]) -> tuple[int, ...]:
+        positions = tuple(sorted(c.position for c in found))
+        costs = [sum(c.is_new for c in found)]
+        for place, name in enumerate(self._policies):
+            if name is PolicyName.NUMA:
+                costs.append(numa_count(self._node, positions))
+            elif name is PolicyName.TOPOLOGY_AWARE:
+                costs.append(link_cost(self._node.links, positions))
+            else:
+                costs.append(sum(c.costs[place] for c in found))
+        return (*costs, *positions)
+
+    def _candidates(self, depth: int, views: _Views) -> list[_Candidate]:
+        """The shares that would fit, best device first; notes the refusal if they are too few."""
+        container = self._request.requests[depth]
+        fitting: list[_Candidate] = []
+        lacking: list[Shortfall] = []
+        for position, usage in enumerate(views.of(container.kind)):
+            share = share_on(usage.device, container)
+            found = self._shortfalls(usage, share)
+            if found:
+                lacking += found
+                continue
+            fitting.append(
+                _Candidate(
+                    is_new=usage.device.device_uuid not in views.reusable,
+                    costs=tuple(
+                        self._cost(name, usage, share, container) for name in self._policies
+                    ),
+                    position=position,
+                    share=share,
+                )
+            )
+        if self._request.is_numa_bound and container.device_count > 1:
+            fitting, apart = self._largest_numa_groups(fitting, container.device_count)
+            lacking += apart
+        if len(fitting) < container.device_count:
+            unfit_count = len(self._node.usages) - len(fitting)
+            self._refuse(depth, container, unfit_count, lacking)
+        fitting.sort(key=lambda candidate: candidate[:3])
+        return fitting
+
+    def _shortfalls(self, usage: DeviceUsage, share: DeviceShare) -> tuple[Shortfall, ...]:
+        device = usage.device
+        found = shortfalls(
+            usage,
+            share,
+            request=self._request,
+            is_cordoned=device.device_uuid in self._node.cordoned,
+        )
+        if not found and PolicyName.MUTEX in self._policies and usage.slots_used:
+            in_use = Shortfall(
+                resource=Resource.EXCLUSIVITY,
+                requested=WHOLE_DEVICE_PERCENT,
+                used=usage.slots_used,
+                device_uuid=device.device_uuid,
+            )
+            return (in_use,)
+        return found
+
+    def _largest_numa_groups(
+        self, fitting: list[_Candidate], count: int
+    ) -> tuple[list[_Candidate], list[Shortfall]]:
+        """Those with enough others on their NUMA node, or all of the largest such group."""
+        groups: dict[object, list[_Candidate]] = {}
+        for candidate in fitting:
+            device = self._node.usages[candidate.position].device
+            key = device.device_uuid if device.numa_node is None else device.numa_node
+            groups.setdefault(key, []).append(candidate)
+        kept = [c for group in groups.values() if len(group) >= count for c in group]
+        if not kept and groups:
+            kept = max(groups.values(), key=len)
+        apart = [
+            Shortfall(resource=Resource.NUMA, device_uuid=c.share.device_uuid)
+            for c in fitting
+            if c not in kept
+        ]
+        return kept, apart
+
+    def _cost(
+        self, name: PolicyName, usage: DeviceUsage, share: DeviceShare, container: ContainerRequest
+    ) -> int:
+        """By one policy, as far as it speaks of single devices."""
+        if (by_load := LOAD_ORDERINGS.get(name)) is not None:
+            return by_load(device_load_ppm(usage.with_share(share), self._request.load_weights))
+        if name is PolicyName.FRAGMENTATION:
+            ask = card_ask(self._request, container)
+            return self._measure.card_cost(usage, self._measure.number(ask))
+        return 0
+
+    def _refuse(
+        self, depth: int, container: ContainerRequest, unfit_count: int, lacking: list[Shortfall]
+    ) -> None:
+        """Keep the refusal of the deepest container, as the preferred choices led to it."""
+        if depth <= self._refused_at:
+            return
+        self._refused_at = depth
+        count = Shortfall(
+            resource=Resource.DEVICE_COUNT,
+            requested=container.device_count,
+            used=unfit_count,
+            capacity=len(self._node.usages),
+        )
+        self.refusal = Refusal((count, *lacking))

@@ -1,0 +1,160 @@
+"""Policies among the devices of a node."""
+
+import pytest
+
+from hamid.model.device import DeviceUsage
+from hamid.model.quantities import MemoryMib
+from hamid.model.request import DeviceSelection, LoadWeights, PolicyName
+from hamid.sched.placement.explain import node_sentence
+from hamid.sched.placement.place import NodePlacement, place, place_on_node
+from hamid.sched.placement.policy import Policies
+from hamid.sched.placement.refusal import Refusal
+from tests.sched.builders import make_container, make_device, make_node, make_request
+
+BINPACK, SPREAD = PolicyName.BINPACK, PolicyName.SPREAD
+MUTEX, NUMA, TOPOLOGY = PolicyName.MUTEX, PolicyName.NUMA, PolicyName.TOPOLOGY_AWARE
+
+
+def card(name, used_percent=0, numa_node=None, **overrides):
+    device = make_device(f"card-{name}", numa_node=numa_node, **overrides)
+    return DeviceUsage(
+        device=device,
+        slots_used=int(used_percent > 0),
+        memory_used_mib=device.memory_mib * used_percent // 100,
+    )
+
+
+def asking(count=1, **overrides):
+    return make_request(make_container(device_count=count), **overrides)
+
+
+def outcome_of(request, *usages, device=(BINPACK,), links=()):
+    node = make_node(usages=usages)
+    if links:
+        node = type(node)(node_name=node.node_name, usages=node.usages, links=links)
+    return place_on_node(request, node, policies=Policies(node=(BINPACK,), device=device))
+
+
+def chosen(request, *usages, **options):
+    outcome = outcome_of(request, *usages, **options)
+    assert isinstance(outcome, NodePlacement), node_sentence(request, outcome)
+    return [s.device_uuid.removeprefix("card-") for s in outcome.containers[0].shares]
+
+
+# Project-HAMi/HAMi#1806: which card goes first is asked by policy, and NUMA only comes after it.
+TWO_NUMA_NODES = (card("a", 90, 0), card("b", 70, 0), card("c", 30, 1), card("d", 10, 1))
+
+
+@pytest.mark.parametrize(
+    ("count", "policies", "is_numa_bound", "cards"),
+    [
+        pytest.param(1, (SPREAD,), False, ["d"], id="one card, spread"),
+        pytest.param(1, (BINPACK,), False, ["a"], id="one card, binpack"),
+        pytest.param(2, (SPREAD,), False, ["d", "c"], id="two cards, spread"),
+        pytest.param(2, (BINPACK,), False, ["a", "b"], id="two cards, binpack"),
+        pytest.param(3, (SPREAD, NUMA), False, ["d", "c", "b"], id="numa second outranks nothing"),
+        pytest.param(2, (SPREAD,), True, ["d", "c"], id="bound to one numa node, spread"),
+        pytest.param(2, (BINPACK,), True, ["a", "b"], id="bound to one numa node, binpack"),
+    ],
+)
+def test_numa_never_outranks_the_asked_order(count, policies, is_numa_bound, cards):
+    request = asking(count, is_numa_bound=is_numa_bound)
+
+    assert chosen(request, *TWO_NUMA_NODES, device=policies) == cards
+
+
+def test_a_card_without_a_numa_node_is_no_obstacle_and_no_partner():
+    usages = (card("a", 50), card("b", 0, 0), card("c", 0, 0))
+
+    assert chosen(asking(1, is_numa_bound=True), *usages) == ["a"]
+    assert chosen(asking(2, is_numa_bound=True), *usages) == ["b", "c"]
+
+
+def test_numa_asked_first_takes_cards_of_one_node_though_fuller_ones_are_elsewhere():
+    usages = (card("a", 50, 0), card("b", 0, 1), card("c", 10, 1))
+
+    assert chosen(asking(2), *usages, device=(NUMA, BINPACK)) == ["c", "b"]
+    assert chosen(asking(2), *usages, device=(BINPACK, NUMA)) == ["a", "c"]
+
+
+def test_bound_to_one_numa_node_the_refusal_says_so():
+    request = asking(2, is_numa_bound=True)
+
+    outcome = outcome_of(request, card("a", 0, 0), card("b", 0, 1))
+
+    assert isinstance(outcome, Refusal)
+    assert not outcome.is_hopeless or outcome.is_registered
+    assert "too few others on the same NUMA node" in node_sentence(request, outcome)
+
+
+def test_mutex_takes_cards_that_nobody_uses():
+    assert chosen(asking(), card("a", 10), card("b"), device=(MUTEX,)) == ["b"]
+
+
+def test_mutex_refuses_where_all_cards_are_in_use():
+    request = asking()
+
+    outcome = outcome_of(request, card("a", 10), device=(MUTEX, BINPACK))
+
+    assert isinstance(outcome, Refusal)
+    assert "in use" in node_sentence(request, outcome)
+
+
+def test_topology_aware_takes_the_best_linked_cards_and_alone_the_worst():
+    usages = (card("a"), card("b"), card("c"))
+    links = ((0, 1, 1), (1, 0, 9), (1, 9, 0))
+
+    assert chosen(asking(2), *usages, device=(TOPOLOGY,), links=links) == ["b", "c"]
+    assert chosen(asking(1), *usages, device=(TOPOLOGY,), links=links) == ["a"]
+
+
+def test_topology_second_only_breaks_ties():
+    usages = (card("a", 50), card("b", 50), card("c"), card("d"))
+    links = ((0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 9), (1, 1, 9, 0))
+
+    assert chosen(asking(2), *usages, device=(BINPACK, TOPOLOGY), links=links) == ["a", "b"]
+
+
+def test_topology_counts_among_nodes_too():
+    poor, rich = (
+        type(node)(node_name=node.node_name, usages=node.usages, links=links)
+        for node, links in (
+            (make_node("a-poor", usages=(card("a"), card("b"), card("c"))), ((0, 1, 2),) * 3),
+            (make_node("rich", usages=(card("d"), card("e"), card("f"))), ((0, 9, 1),) * 3),
+        )
+    )
+    policies = Policies(node=(TOPOLOGY,), device=(BINPACK,))
+
+    found = place(asking(2), [poor, rich], policies=policies)
+
+    assert found.best.node_name == "rich"
+
+
+def test_an_index_picks_the_card():
+    usages = (card("a"), card("b", device_index=1), card("c", device_index=2))
+    request = asking(selection=DeviceSelection(use_indices=(2,)))
+
+    assert chosen(request, *usages) == ["c"]
+
+
+def test_an_index_that_is_not_there_is_said():
+    request = asking(selection=DeviceSelection(use_indices=(7,)))
+
+    outcome = outcome_of(request, card("a"))
+
+    assert outcome.is_hopeless
+    assert "another index (7 asked)" in node_sentence(request, outcome)
+
+
+@pytest.mark.parametrize(
+    ("weights", "chosen_card"),
+    [(LoadWeights(), "b"), (LoadWeights(slots=5), "a"), (LoadWeights(slots=0), "b")],
+)
+def test_weights_say_what_makes_a_card_full(weights, chosen_card):
+    slots = DeviceUsage(device=make_device("card-a"), slots_used=4)
+    memory = DeviceUsage(device=make_device("card-b"), slots_used=1, memory_used_mib=20_000)
+    container = make_container(memory=MemoryMib(mib=400))
+
+    request = make_request(container, load_weights=weights)
+
+    assert chosen(request, slots, memory) == [chosen_card]

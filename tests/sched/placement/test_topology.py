@@ -1,0 +1,73 @@
+from itertools import combinations
+
+import pytest
+
+from hamid.sched.placement.topology import link_cost, numa_count
+from tests.sched.builders import make_device, make_devices, make_node
+
+
+def links(count, **pairs):
+    """Links of 1 between all, but for those named `a_b`."""
+    rows = [[1] * count for _ in range(count)]
+    for name, score in pairs.items():
+        one, other = (int(part) for part in name.removeprefix("l").split("_"))
+        rows[one][other] = rows[other][one] = score
+    return tuple(map(tuple, rows))
+
+
+def best(matrix, count):
+    sets = combinations(range(len(matrix)), count)
+    return min(sets, key=lambda positions: (link_cost(matrix, positions), positions))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "count", "chosen"),
+    [
+        pytest.param(links(4, l1_3=9), 2, (1, 3), id="the best linked pair"),
+        pytest.param(
+            links(4, l0_1=9, l0_2=9, l1_2=1, l0_3=2, l1_3=2),
+            3,
+            (0, 1, 3),
+            id="no set is better than its weakest link",
+        ),
+        pytest.param(
+            links(4, l0_1=5, l2_3=5, l0_2=3, l1_3=3), 2, (0, 1), id="equal pairs by position"
+        ),
+        pytest.param(
+            links(5, l0_1=5, l2_3=5, l3_4=7, l2_4=1), 2, (3, 4), id="the sum before what is left"
+        ),
+        pytest.param(
+            links(6, l0_1=5, l2_3=5, l4_5=5, l0_2=4, l1_3=4),
+            2,
+            (4, 5),
+            id="then what leaves the best linked others",
+        ),
+        pytest.param(links(3, l0_1=9), 1, (2,), id="one alone takes the worst linked"),
+    ],
+)
+def test_the_best_set(matrix, count, chosen):
+    assert best(matrix, count) == chosen
+
+
+def test_without_links_all_sets_are_alike():
+    assert link_cost((), (0, 1)) == 0
+
+
+def test_half_told_pairs_count_with_the_better_figure():
+    assert best(((0, 0, 7), (1, 0, 1), (0, 1, 0)), 2) == (0, 2)
+
+
+def test_more_sets_than_a_class_is_ordered_for_are_still_compared():
+    matrix = links(20, **{f"l{a}_{b}": 2 for a, b in combinations(range(10), 2)})
+
+    assert link_cost(matrix, tuple(range(10))) < link_cost(matrix, tuple(range(5, 15)))
+
+
+def test_devices_without_a_numa_node_count_alone():
+    devices = [
+        *make_devices(2, numa_node=0),
+        make_device("card-2", device_index=2),
+        make_device("card-3", device_index=3),
+    ]
+
+    assert numa_count(make_node(devices=devices), range(4)) == 3
