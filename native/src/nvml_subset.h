@@ -9,6 +9,7 @@ typedef enum {
 	NVML_ERROR_INVALID_ARGUMENT = 2,
 	NVML_ERROR_NOT_SUPPORTED = 3,
 	NVML_ERROR_NO_PERMISSION = 4,
+	NVML_ERROR_INSUFFICIENT_SIZE = 7,
 	NVML_ERROR_LIBRARY_NOT_FOUND = 12,
 	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
 	NVML_ERROR_UNKNOWN = 999,
@@ -27,3 +28,16 @@ typedef struct {
 	unsigned long long free;
 	unsigned long long used;
 } nvmlMemory_v2_t;
+
+typedef struct {
+	unsigned int pid;
+	unsigned long long usedGpuMemory;
+} nvmlProcessInfo_v1_t;
+
+/* What the third version of the calls takes, too. */
+typedef struct {
+	unsigned int pid;
+	unsigned long long usedGpuMemory;
+	unsigned int gpuInstanceId;
+	unsigned int computeInstanceId;
+} nvmlProcessInfo_v2_t;

@@ -72,3 +72,14 @@ void pages_release(uint32_t device, uint64_t size_bytes);
  * nothing. Returns 0, or -EPERM when the usage page cannot be read.
  */
 int pages_used(const char *uuid, uint64_t *ret_used_bytes);
+
+struct pages_process {
+	uint32_t pid;
+	uint64_t used_bytes;
+};
+
+/*
+ * The container's processes that hold memory of a device, as far as this pid namespace sees them: at
+ * most `capacity` are written. How many there are, or as pages_used().
+ */
+int pages_processes(const char *uuid, struct pages_process *ret_processes, uint32_t capacity);

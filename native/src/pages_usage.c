@@ -148,20 +148,10 @@ static int act_reap(struct hamid_usage *page, void *argument)
 
 /* --- devices --- */
 
-/* The index of a name in the page, or -ENOENT. */
-static int find_device(struct hamid_usage *page, const char *uuid)
-{
-	uint32_t count = __atomic_load_n(&page->device_count, __ATOMIC_ACQUIRE);
-	for (uint32_t i = 0; i < count && i < HAMID_DEVICES_MAX; i++)
-		if (strncmp(page->device_uuids[i], uuid, HAMID_UUID_BYTES) == 0)
-			return (int)i;
-	return -ENOENT;
-}
-
 static int act_add_device(struct hamid_usage *page, void *argument)
 {
 	const char *uuid = argument;
-	int found = find_device(page, uuid);
+	int found = usage_device_find(page, uuid);
 	if (found >= 0)
 		return found;
 	uint32_t index = __atomic_load_n(&page->device_count, __ATOMIC_RELAXED);
@@ -261,7 +251,7 @@ static int cell_of(const char *uuid, uint16_t *ret_cell)
 {
 	int r = join();
 	if (r == 0)
-		r = find_device(usage_file_page(), uuid);
+		r = usage_device_find(usage_file_page(), uuid);
 	if (r == -ENOENT) {
 		char name[HAMID_UUID_BYTES];
 		snprintf(name, sizeof name, "%s", uuid);
@@ -357,7 +347,7 @@ int pages_used(const char *uuid, uint64_t *ret_used_bytes)
 	pthread_mutex_unlock(&mutex);
 
 	struct hamid_usage *page = usage_file_page();
-	int device = r == 0 ? find_device(page, uuid) : -ENOENT;
+	int device = r == 0 ? usage_device_find(page, uuid) : -ENOENT;
 	uint64_t used = 0;
 	if (device >= 0) {
 		with_slow_lock(act_reap, NULL);

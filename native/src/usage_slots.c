@@ -1,5 +1,8 @@
 #include "usage_slots.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "hamid_paths.h"
 #include "liveness.h"
 #include "usage_file.h"
@@ -63,4 +66,13 @@ uint32_t usage_slots_find_free(struct hamid_usage *page)
 		if (__atomic_load_n(&usage_slot_at(page, i)->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE)
 			return i;
 	return USAGE_NO_SLOT;
+}
+
+int usage_device_find(struct hamid_usage *page, const char *uuid)
+{
+	uint32_t count = __atomic_load_n(&page->device_count, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < count && i < HAMID_DEVICES_MAX; i++)
+		if (strncmp(page->device_uuids[i], uuid, HAMID_UUID_BYTES) == 0)
+			return (int)i;
+	return -ENOENT;
 }

@@ -26,3 +26,6 @@ uint32_t usage_slots_reap(struct hamid_usage *page, uint32_t own, uint64_t pid_n
 uint32_t usage_slots_find_free(struct hamid_usage *page);
 
 void usage_slots_clear(struct hamid_usage_slot *slot);
+
+/* The index of a device's name in the page, or -ENOENT. No lock. */
+int usage_device_find(struct hamid_usage *page, const char *uuid);

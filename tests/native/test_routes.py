@@ -121,6 +121,15 @@ def test_frees_that_are_odd_get_the_driver_s_answer_and_leave_the_books_right(te
     assert lines[-1]["charged"] == 0
 
 
+def test_what_a_context_frees_is_released_with_it(tenant):
+    charged = {line["case"]: line["charged"] for line in tenant("odd")}
+
+    assert charged["in a context"] == 2 * UNIT_MIB * MIB
+    assert charged["context destroyed"] == 0
+    assert charged["in the primary context"] == UNIT_MIB * MIB
+    assert charged["primary context reset"] == 0
+
+
 def test_a_call_that_fails_after_one_that_did_not_leaves_no_charge(tenant):
     (line,) = tenant("fill", "async", UNIT_MIB, env={"HAMID_SIM_CUDA_FAIL": "cuMemFreeAsync=700"})
 

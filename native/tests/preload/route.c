@@ -101,6 +101,17 @@ static int act_odd(void)
 	CUmemoryPool pool;
 	cuDeviceGetDefaultMemPool(&pool, 0);
 	say("trimmed", cuMemPoolTrimTo(pool, 0));
+	CUcontext context;
+	cuCtxCreate_v2(&context, 0, 0);
+	plain->take(one.bytes, &one);
+	route_named("array")->take(two.bytes, &two);
+	say("in a context", CUDA_SUCCESS);
+	say("context destroyed", cuCtxDestroy_v2(context));
+	plain->take(one.bytes, &one);
+	say("in the primary context", CUDA_SUCCESS);
+	say("primary context reset", cuDevicePrimaryCtxReset_v2(0));
+	cuDevicePrimaryCtxRetain(&context, 0);
+	cuCtxSetCurrent(context);
 	say("null result", cuMemAlloc_v2(NULL, MIB));
 	say("nothing asked for", cuMemAlloc_v2((CUdeviceptr *)&one.address, 0));
 	return 0;

@@ -1,0 +1,36 @@
+/* The usage page as a list of processes. */
+#include <errno.h>
+
+#include "liveness.h"
+#include "pages.h"
+#include "usage_file.h"
+#include "usage_slots.h"
+
+int pages_processes(const char *uuid, struct pages_process *ret_processes, uint32_t capacity)
+{
+	uint64_t used;
+	int r = pages_used(uuid, &used); /* attaches, and clears who is gone */
+	struct hamid_usage *page = usage_file_page();
+	if (r < 0 || !page)
+		return r;
+	const int device = usage_device_find(page, uuid);
+	if (device < 0)
+		return 0;
+	int saved_errno = errno;
+	const uint64_t here = liveness_self().pid_namespace;
+	uint32_t count = 0;
+	const uint32_t end = usage_slots_end(page);
+	for (uint32_t i = 0; i < end; i++) {
+		const struct hamid_usage_slot *slot = usage_slot_at(page, i);
+		const uint64_t held =
+			__atomic_load_n(&slot->cells[device].used_bytes, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE || !held ||
+		    slot->pid_namespace != here)
+			continue;
+		if (count < capacity)
+			ret_processes[count] = (struct pages_process){slot->pid, held};
+		count++;
+	}
+	errno = saved_errno;
+	return (int)count;
+}

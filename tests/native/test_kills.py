@@ -1,0 +1,100 @@
+"""Processes that are killed, stopped or followed by one with their pid harm no survivor.
+
+field-reports.md (d) 19. The long run has two minutes of it, every other one some seconds.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.native.container import CARD, build
+
+pytestmark = pytest.mark.native
+
+PROCESSES = 16
+KILLS = 100
+PERIOD_S = 0.02
+SUCCESS = "CUDA_SUCCESS"
+
+
+@pytest.fixture
+def churn(container):
+    """Starts processes that take and give back, on a driver that does nothing; tells their waits."""
+    build("build/bench/libcuda.so.1")
+    build("build/bench/worker")
+    container.limit((CARD, 16))
+    container.env["LD_LIBRARY_PATH"] = str(container.build / "bench")
+    waits = container.usage_dir / "waits"
+    waits.write_bytes(bytes(4096))
+    running = []
+
+    def start(index, rounds=1_000_000_000):
+        words = [str(container.build / "bench/worker"), "churn", str(waits)]
+        process = subprocess.Popen([*words, str(index), str(rounds)], env=container.environment())
+        running.append(process)
+        return process
+
+    start.waits = lambda: memoryview(waits.read_bytes()).cast("Q")
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def kill_and_start(churn, times):
+    dice = random.Random(19)
+    workers = [churn(index) for index in range(PROCESSES)]
+    for _ in range(times):
+        time.sleep(PERIOD_S)  # the report's own measure: a kill every 20 ms
+        victim = dice.randrange(PROCESSES)
+        workers[victim].kill()
+        workers[victim].wait()
+        workers[victim] = churn(victim)
+    for worker in workers:
+        worker.kill()
+        worker.wait()
+
+
+def check_the_end(churn):
+    assert churn(0, rounds=100).wait(60) == 0
+    waits = churn.waits()
+    assert max(waits[:PROCESSES]) < 1e9
+    assert waits[511] == 0, "calls were refused that had room"
+
+
+def test_no_survivor_of_kills_waits_for_a_second_or_is_refused(churn):
+    kill_and_start(churn, KILLS)
+
+    check_the_end(churn)
+
+
+@pytest.mark.slow
+def test_no_survivor_of_two_minutes_of_kills_waits_for_a_second(churn):
+    kill_and_start(churn, round(120 / PERIOD_S / 4))
+
+    check_the_end(churn)
+
+
+def test_a_stopped_process_stops_nobody_else(churn):
+    stopped = [churn(index) for index in range(8)]
+    while not all(churn.waits()[:8]):
+        os.sched_yield()
+    for process in stopped:
+        process.send_signal(signal.SIGSTOP)
+
+    assert churn(8, rounds=1000).wait(60) == 0
+
+    assert churn.waits()[8] < 1e9
+    assert churn.waits()[511] == 0
+
+
+def test_what_the_killed_held_is_free_when_all_are_gone(container):
+    container.limit((CARD, 100))
+    for tenant in [container.start(20) for _ in range(5)]:
+        tenant.kill()
+
+    assert container.start().alloc(100) == SUCCESS

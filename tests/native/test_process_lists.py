@@ -1,0 +1,64 @@
+"""NVML's process lists speak of the container: its processes, with what each is charged."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.native.container import CARD, MIB, TIMEOUT_S
+
+pytestmark = pytest.mark.native
+
+LISTER = """
+import json, pynvml
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(0)
+lists = {}
+for kind in ("Compute_v2", "Compute_v3", "Graphics_v3"):
+    ask = getattr(pynvml, "nvmlDeviceGet{}RunningProcesses_{}".format(*kind.split("_")))
+    lists[kind] = [[p.pid, p.usedGpuMemory] for p in ask(device)]
+print(json.dumps(lists))
+"""
+
+
+def lists(container):
+    done = subprocess.run(
+        [sys.executable, "-c", LISTER],
+        env=container.environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_version_lists_the_container_s_processes_with_what_they_hold(container):
+    container.limit((CARD, 1000))
+    first, second = container.start(60), container.start(30)
+
+    told = lists(container)
+
+    held = [[first.process.pid, 60 * MIB], [second.process.pid, 30 * MIB]]
+    assert sorted(told["Compute_v2"]) == sorted(told["Compute_v3"]) == sorted(held)
+    assert told["Graphics_v3"] == []
+
+
+def test_processes_of_other_containers_are_not_listed(container):
+    container.machine.write_text(
+        container.machine.read_text().replace("name=", "process=4242:100\nname=", 1)
+    )
+    container.limit((CARD, 1000))
+
+    assert lists(container)["Compute_v3"] == []
+
+
+def test_outside_of_containers_the_driver_s_own_list_stands(container):
+    container.machine.write_text(
+        container.machine.read_text().replace("name=", "process=4242:100\nname=", 1)
+    )
+    container.limits_dir.rmdir()
+
+    assert lists(container)["Compute_v3"] == [[4242, 100 * MIB]]
