@@ -35,6 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[list[Any]]:
     """The log entries of the test, in order: dicts with `event`, `log_level` and the fields."""
+    structlog.reset_defaults()  # another test may have set up logging for itself
     with structlog.testing.capture_logs() as entries:
         yield entries
 

@@ -51,7 +51,6 @@ def configure_logs(log_format: LogFormat, level: LogLevel) -> None:
         processors=[*shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(numeric),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

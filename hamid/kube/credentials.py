@@ -152,7 +152,7 @@ class Access:
 def access_to_url(server: str, *, token: str | None = None) -> Access:
     """Access to a server that needs no more than a token, if that."""
     header = None if token is None else f"Bearer {token}"
-    tls = ssl.create_default_context() if server.startswith("https:") else None
+    tls = _tls_context(None, where=server) if server.startswith("https:") else None
     return Access(server=server.rstrip("/"), tls=tls, authenticator=FixedHeader(value=header))
 
 
