@@ -57,6 +57,7 @@ SIM_EXPORT CUresult cuDriverGetVersion(int *version);
 SIM_EXPORT CUresult cuFlushGPUDirectRDMAWrites(int target, int scope);
 SIM_EXPORT CUresult cuGetErrorName(CUresult error, const char **name);
 SIM_EXPORT CUresult cuGetErrorString(CUresult error, const char **text);
+SIM_EXPORT CUresult cuGetExportTable(const void **table, const CUuuid *uuid);
 SIM_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version,
 	cuuint64_t flags);
 SIM_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int cuda_version,

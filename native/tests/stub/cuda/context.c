@@ -26,6 +26,20 @@ CUresult context_current(CUcontext *ret_context)
 	return CUDA_SUCCESS;
 }
 
+CUcontext context_primary(CUdevice device)
+{
+	CUcontext primary = &primaries[device];
+
+	pthread_mutex_lock(&mutex);
+	if (!primary->is_primary) {
+		primary->object.kind = OBJECT_CONTEXT;
+		primary->device = device;
+		primary->is_primary = object_register(&primary->object);
+	}
+	pthread_mutex_unlock(&mutex);
+	return primary;
+}
+
 CUresult context_or_current(CUcontext context, CUcontext *ret_context)
 {
 	if (!context)
@@ -67,6 +81,7 @@ static CUresult wake(CUcontext context, CUdevice device)
 /* Free all that goes with it. Called without the mutex. */
 static void put_to_rest(CUcontext context)
 {
+	storage_drop_context(context);
 	stream_drop_context(context);
 	module_drop_context(context);
 	array_drop_context(context);
@@ -197,18 +212,13 @@ SIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!sim_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	CUcontext primary = &primaries[device];
+	CUcontext primary = context_primary(device);
 	CUresult cr = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&mutex);
 	if (!primary->is_alive)
 		cr = wake(primary, device);
-	if (cr == CUDA_SUCCESS) {
-		if (!primary->is_primary)
-			object_register(&primary->object);
-		primary->is_primary = true;
-		primary->users++;
-	}
+	primary->users += cr == CUDA_SUCCESS;
 	pthread_mutex_unlock(&mutex);
 	if (cr == CUDA_SUCCESS)
 		*context = primary;

@@ -32,8 +32,12 @@ CUresult context_current(CUcontext *ret_context);
 /* NULL means the calling thread's. */
 CUresult context_or_current(CUcontext context, CUcontext *ret_context);
 
+/* The device's primary context, whether anybody has retained it or not. */
+CUcontext context_primary(CUdevice device);
+
 /* For streams, modules and the like: free what goes with a context. Defined where they are. */
 void stream_drop_context(CUcontext context);
 void module_drop_context(CUcontext context);
 void array_drop_context(CUcontext context);
 void managed_drop_context(CUcontext context);
+void storage_drop_context(CUcontext context);
