@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import orjson
 
-from hamid.kube.errors import Conflict, NotFound, Unavailable, error_for_status
+from hamid.kube.errors import QUOTE_CHARS, Conflict, NotFound, Unavailable, error_for_status
 from hamid.kube.port import (
     PODS,
     EventKind,
@@ -299,7 +299,7 @@ def _event(line: bytes, *, call: Call) -> WatchEvent:
     except (orjson.JSONDecodeError, TypeError, KeyError) as error:
         raise Unavailable(f"{call}: a line of {len(line)} bytes that is no event") from error
     if kind == "ERROR":
-        message = f"{call}: {str(value.get('message'))[:256]}"
+        message = f"{call}: {str(value.get('message'))[:QUOTE_CHARS]}"
         raise error_for_status(int(value.get("code") or 500), value, message=message)
     try:
         return WatchEvent(kind=EventKind(kind), object=value)

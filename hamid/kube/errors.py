@@ -11,7 +11,7 @@
     ├── TooManyRequests    come again after `retry_after_s`; nothing was done          429
     └── Unavailable        no usable answer; it is unknown whether anything was done   5xx, none
 
-Bodies of replies are quoted only when they are a Kubernetes Status, and cut to 256 characters:
+Bodies of replies are quoted only when they are a Kubernetes Status, and cut to a thousand characters:
 secrets and floods stay out of the logs.
 """
 
@@ -24,7 +24,8 @@ import orjson
 
 from hamid.errors import KubeError
 
-QUOTE_CHARS: Final = 256
+QUOTE_CHARS: Final = 1_000
+"""Enough for a refusal by admission that names several fields."""
 
 
 class ApiError(KubeError):

@@ -54,10 +54,10 @@ def test_the_code_says_which_error_it_is(code: int, reason: str, wanted: type[Ap
     assert error.message == f"get /x: {code}: said"
 
 
-def test_a_status_is_quoted_to_256_characters() -> None:
+def test_a_status_is_quoted_to_a_thousand_characters() -> None:
     error = error_for_reply(403, status(403, message="x" * 1000), call="get /x")
 
-    assert error.message == "get /x: 403: " + "x" * 256
+    assert error.message == "get /x: 403: " + "x" * 1_000
 
 
 @pytest.mark.parametrize("body", [b"<html>secret</html>", b'{"kind": "Secret"}', b"", b"[1]"])
