@@ -55,7 +55,7 @@ def test_the_code_says_which_error_it_is(code: int, reason: str, wanted: type[Ap
 
 
 def test_a_status_is_quoted_to_a_thousand_characters() -> None:
-    error = error_for_reply(403, status(403, message="x" * 1000), call="get /x")
+    error = error_for_reply(403, status(403, message="x" * 2_000), call="get /x")
 
     assert error.message == "get /x: 403: " + "x" * 1_000
 
