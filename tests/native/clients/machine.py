@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -100,6 +101,11 @@ def real_client(*names: str) -> list[pytest.MarkDecorator]:
         pytest.mark.timeout(BUILD_TIMEOUT_S + 2 * RUN_TIMEOUT_S),
         pytest.mark.parametrize("client", names, indirect=True),
     ]
+
+
+def only_in_the_long_run() -> pytest.MarkDecorator:
+    is_asked_for = os.environ.get("HAMID_LONG") == "1"  # noqa: TID251 - whoever runs the tests says so
+    return pytest.mark.skipif(not is_asked_for, reason="only with HAMID_LONG=1: it is large")
 
 
 def assert_filled(lines: list[dict], edge_mib: int, *, but: tuple[str, ...] = ()) -> None:
