@@ -91,9 +91,70 @@ def simulate(
     sys.exit(code)
 
 
+@main.command()
+@click.option("--nodes", type=_FILE, help="Nodes: openb's CSV, or JSON lines of our own.")
+@click.option("--tasks", type=_FILE, help="Tasks: openb's CSV, or JSON lines of our own.")
+@click.option(
+    "--snapshot", type=_FILE, help="A cluster: kubectl get nodes,pods --all-namespaces -o json."
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    default=("fragmentation",),
+    show_default=True,
+    help="NODE or NODE/DEVICE, each a chain such as binpack,numa; may be given several times.",
+)
+@click.option(
+    "--load",
+    "load_percent",
+    type=click.FloatRange(min=1),
+    help="Let tasks arrive at random until they ask for that much of all cards; none ends.",
+)
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--json", "json_path", type=_FILE, help="Write figures and curves there.")
+@click.option("--plot", "plot_path", type=_FILE, help="Draw the curves there, as SVG.")
+def sim(
+    *,
+    nodes: Path | None,
+    tasks: Path | None,
+    snapshot: Path | None,
+    policies: tuple[str, ...],
+    load_percent: float | None,
+    seeds: int,
+    json_path: Path | None,
+    plot_path: Path | None,
+) -> None:
+    """Replay a trace or a cluster's pods, and see how much of the cards a policy brings into use."""
+    import json  # noqa: PLC0415 - see the module
+
+    from rich.console import Console  # noqa: PLC0415
+
+    from hamid.errors import HamidError  # noqa: PLC0415
+    from hamid.sim import command  # noqa: PLC0415
+
+    try:
+        plan = command.plan(
+            nodes=nodes,
+            tasks=tasks,
+            snapshot=snapshot,
+            policies=policies,
+            load_percent=load_percent,
+            seed_count=seeds,
+        )
+    except HamidError as error:
+        sys.exit(_complain(error))
+    outcomes = command.run(plan)
+    Console().print(command.table(outcomes))
+    if json_path is not None:
+        json_path.write_text(json.dumps(command.report(plan, outcomes), indent=1) + "\n")
+    if plot_path is not None:
+        plot_path.write_text(command.svg(outcomes))
+
+
 def _complain(error: BaseException) -> int:
     """Say what is wrong and what to do; anything that is not ours to word is raised."""
-    from hamid.errors import HamidError, SettingsError  # noqa: PLC0415 - see the module
+    from hamid.errors import HamidError, SettingsError, TraceError  # noqa: PLC0415 - see the module
 
     causes: list[Any] = [error]
     while any(isinstance(cause, BaseExceptionGroup) for cause in causes):
@@ -106,4 +167,4 @@ def _complain(error: BaseException) -> int:
         raise error
     for cause in causes:
         click.echo(f"hamid: {cause.message}\n  → {cause.hint}", err=True)
-    return 2 if all(isinstance(cause, SettingsError) for cause in causes) else 1
+    return 2 if all(isinstance(cause, SettingsError | TraceError) for cause in causes) else 1

@@ -27,7 +27,7 @@ def decode_pod_host(pod: JsonObject) -> HostAmount:
     whole = spec.get("resources") or {}
     is_stated = whole.get("requests") or whole.get("limits")
     total = _asked(whole) if is_stated else _of_containers(spec)
-    return total + _amounts(spec.get("overhead") or {})
+    return total + host_amount(spec.get("overhead") or {})
 
 
 def decode_node_host(node: JsonObject) -> HostAmount | None:
@@ -35,7 +35,15 @@ def decode_node_host(node: JsonObject) -> HostAmount | None:
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     if "cpu" not in allocatable or "memory" not in allocatable:
         return None
-    return _amounts(allocatable)
+    return host_amount(allocatable)
+
+
+def host_amount(amounts: JsonObject) -> HostAmount:
+    """The `cpu` and `memory` of a list of amounts."""
+    return HostAmount(
+        cpu_milli=_ceiling(str(amounts.get("cpu", 0)), _MILLI, 1),
+        memory_mib=_ceiling(str(amounts.get("memory", 0)), 1, MIB),
+    )
 
 
 def _of_containers(spec: JsonObject) -> HostAmount:
@@ -54,14 +62,7 @@ def _of_containers(spec: JsonObject) -> HostAmount:
 
 
 def _asked(resources: JsonObject) -> HostAmount:
-    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-
-
-def _amounts(amounts: JsonObject) -> HostAmount:
-    return HostAmount(
-        cpu_milli=_ceiling(str(amounts.get("cpu", 0)), _MILLI, 1),
-        memory_mib=_ceiling(str(amounts.get("memory", 0)), 1, MIB),
-    )
+    return host_amount({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 def _most(one: HostAmount, other: HostAmount) -> HostAmount:

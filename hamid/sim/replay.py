@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hamid.sim.chooser import Chooser
-    from hamid.sim.workload import SimNode, Task
+    from hamid.sim.workload import Arrival, SimNode
 
 POINTS: Final = 100
 """How many points a curve has for each load of the size of the cluster."""
@@ -97,7 +97,7 @@ class Replay:
 
     def run(
         self,
-        tasks: Iterable[Task],
+        tasks: Iterable[Arrival],
         *,
         on_progress: Callable[[float], None] = lambda _: None,
         has_curve: bool = True,
@@ -136,7 +136,7 @@ class Replay:
             choice_s=tuple(taken_s),
         )
 
-    def _place(self, task: Task, pod_uid: str, *, has_curve: bool) -> bool:
+    def _place(self, task: Arrival, pod_uid: str, *, has_curve: bool) -> bool:
         request = task.request(pod_uid)
         if has_curve and request.requests:
             self._arrivals.observe(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
 from hamid.model.node import NO_HOST
@@ -19,6 +19,7 @@ from hamid.model.request import (
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator, Sequence
+    from typing import Self
 
     from hamid.model.device import Device
     from hamid.model.node import HostAmount
@@ -58,8 +59,15 @@ class Task:
 
     @property
     def core_milli(self) -> int:
-        """The cores that it asks for, in thousandths of a card, over all its cards."""
-        return self.device_count * self.core_percent * MILLI // WHOLE_DEVICE_PERCENT
+        """The cores that it asks for, in thousandths of a card, over all its cards.
+
+        Where it asks for none, the share of memory stands in, if it is one.
+        """
+        return load_milli(self.device_count, self.memory, self.core_percent)
+
+    def endless(self) -> Self:
+        """The same, from the start and for ever."""
+        return replace(self, arrives_at_s=0.0, lasts_s=None)
 
     def request(self, pod_uid: str) -> PodRequest:
         """The task as a pod of that UID."""
@@ -81,14 +89,62 @@ class Task:
         )
 
 
-def recorded(tasks: Sequence[Task]) -> Iterator[Task]:
+class Arrival(Protocol):
+    """What a replay needs to know of a pod: a `Task`, or a pod of a snapshot."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    @property
+    def host(self) -> HostAmount:
+        """What it asks of the host."""
+        ...
+
+    @property
+    def arrives_at_s(self) -> float:
+        """As recorded."""
+        ...
+
+    @property
+    def lasts_s(self) -> float | None:
+        """As recorded; None lasts for ever."""
+        ...
+
+    @property
+    def core_milli(self) -> int:
+        """By how much it adds to the load that has arrived."""
+        ...
+
+    def request(self, pod_uid: str) -> PodRequest:
+        """What it asks for, as a pod of that UID."""
+        ...
+
+    def endless(self) -> Self:
+        """The same, from the start and for ever."""
+        ...
+
+
+A = TypeVar("A", bound=Arrival)
+
+
+def load_milli(device_count: int, memory: MemoryRequest, core_percent: int) -> int:
+    """The part of its cards that a container asks for, in thousandths of one card."""
+    percent = core_percent
+    if not percent and isinstance(memory, MemoryPercent):
+        percent = memory.percent
+    return device_count * percent * MILLI // WHOLE_DEVICE_PERCENT
+
+
+def recorded(tasks: Sequence[A]) -> Iterator[A]:
     """The tasks in the order in which they came, each as long as it lasted."""
     return iter(sorted(tasks, key=lambda task: (task.arrives_at_s, task.name)))
 
 
 def resampled(
-    tasks: Sequence[Task], *, capacity_milli: int, load_percent: float, rng: random.Random
-) -> Iterator[Task]:
+    tasks: Sequence[A], *, capacity_milli: int, load_percent: float, rng: random.Random
+) -> Iterator[A]:
     """The protocol of the openb papers: arrivals until they ask for that much of the cards.
 
     Every task once, in random order, then tasks drawn with replacement; none of them ever ends.
@@ -102,7 +158,7 @@ def resampled(
     while asked < wanted:
         task = order.pop() if order else rng.choice(tasks)
         asked += task.core_milli
-        yield replace(task, arrives_at_s=0.0, lasts_s=None)
+        yield task.endless()
 
 
 def in_two_dimensions(tasks: Sequence[Task], *, rng: random.Random) -> tuple[Task, ...]:

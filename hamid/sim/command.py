@@ -1,0 +1,246 @@
+"""`hamid sim`: reads what is to be replayed, shows how far it is, and tells how it ended."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import statistics
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from hamid.errors import TraceError
+from hamid.model.names import ResourceNames
+from hamid.model.request import DEVICE_POLICIES, NODE_POLICIES, PolicyName, RequestDefaults
+from hamid.sched.placement.policy import Policies
+from hamid.sim import openb, own_format
+from hamid.sim.chooser import ProductChooser
+from hamid.sim.plot import Curve, picture
+from hamid.sim.replay import Replay
+from hamid.sim.snapshot import read_snapshot
+from hamid.sim.workload import recorded, resampled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from rich.progress import TaskID
+
+    from hamid.sim.replay import Outcome
+    from hamid.sim.workload import Arrival, SimNode
+
+FIRST_SEED: Final = 42
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to replay, and how.
+
+    Attributes:
+        policies: by the name under which they are shown.
+        load_percent: of all cards, to arrive in random order; None replays as recorded.
+        seed_count: replays of each policy; one where nothing is random.
+    """
+
+    nodes: tuple[SimNode, ...]
+    arrivals: tuple[Arrival, ...]
+    policies: dict[str, Policies]
+    load_percent: float | None
+    seed_count: int
+
+    def tasks(self, capacity_milli: int, seed: int) -> Iterator[Arrival]:
+        """The pods of one replay."""
+        if self.load_percent is None:
+            return recorded(self.arrivals)
+        return resampled(
+            self.arrivals,
+            capacity_milli=capacity_milli,
+            load_percent=self.load_percent,
+            rng=random.Random(seed),  # noqa: S311 - a replay must repeat itself
+        )
+
+
+def plan(
+    *,
+    nodes: Path | None,
+    tasks: Path | None,
+    snapshot: Path | None,
+    policies: Sequence[str],
+    load_percent: float | None,
+    seed_count: int,
+) -> Plan:
+    """Read the files.
+
+    Raises:
+        TraceError: something cannot be read, or does not go together.
+    """
+    arrivals: tuple[Arrival, ...]
+    if snapshot is not None:
+        found = read_snapshot(
+            _text(snapshot),
+            source=snapshot.name,
+            names=ResourceNames(),
+            defaults=RequestDefaults(),
+        )
+        sim_nodes, arrivals = found.nodes, found.tasks
+    elif nodes is None or tasks is None:
+        raise TraceError(
+            "there is nothing to replay", hint="give --nodes and --tasks, or --snapshot"
+        )
+    else:
+        sim_nodes = _format_of(nodes).read_nodes(_text(nodes).splitlines(), source=nodes.name)
+        arrivals = _format_of(tasks).read_tasks(_text(tasks).splitlines(), source=tasks.name)
+    if not any(node.devices for node in sim_nodes):
+        raise TraceError("no node has a card", hint="check the list of nodes")
+    return Plan(
+        nodes=sim_nodes,
+        arrivals=arrivals,
+        policies={text: _policies(text) for text in policies},
+        load_percent=load_percent,
+        seed_count=1 if load_percent is None else seed_count,
+    )
+
+
+def run(plan: Plan) -> dict[str, tuple[Outcome, ...]]:
+    """All replays, with a bar on stderr; the outcomes by policy."""
+    outcomes: dict[str, tuple[Outcome, ...]] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+        for name, policies in plan.policies.items():
+            bar = progress.add_task(name, total=plan.seed_count * (plan.load_percent or 100.0))
+            found = []
+            for number in range(plan.seed_count):
+                advance = partial(_advance, progress, bar, number * (plan.load_percent or 100.0))
+                found.append(_replay(plan, policies, FIRST_SEED + number, advance))
+            progress.update(bar, completed=plan.seed_count * (plan.load_percent or 100.0))
+            outcomes[name] = tuple(found)
+    return outcomes
+
+
+def _advance(progress: Progress, bar: TaskID, offset: float, percent: float) -> None:
+    progress.update(bar, completed=offset + percent)
+
+
+def _replay(
+    plan: Plan, policies: Policies, seed: int, on_progress: Callable[[float], None]
+) -> Outcome:
+    replay = Replay(plan.nodes, ProductChooser(policies))
+    tasks = plan.tasks(replay.capacity_milli, seed)
+    return replay.run(tasks, on_progress=on_progress)
+
+
+def table(outcomes: dict[str, tuple[Outcome, ...]]) -> Table:
+    """How each policy did; means over the seeds."""
+    shown = Table("policy", box=None, pad_edge=False)
+    for head in ("allocated %", "least", "cores %", "memory %", "wasted %", "placed", "refused"):
+        shown.add_column(head, justify="right")
+    for name, found in outcomes.items():
+        line = _summary(found)
+        shown.add_row(
+            name,
+            *(f"{line[key]:.2f}" for key in ("allocated", "least", "cores", "memory", "wasted")),
+            *(f"{line[key]:.0f}" for key in ("placed", "refused")),
+        )
+    return shown
+
+
+def report(plan: Plan, outcomes: dict[str, tuple[Outcome, ...]]) -> dict[str, Any]:
+    """The same and all curves, for programs; percentages of all cards."""
+    return {
+        "nodes": len(plan.nodes),
+        "cards": sum(len(node.devices) for node in plan.nodes),
+        "load_percent": plan.load_percent,
+        "policies": {
+            name: {
+                **_summary(found),
+                "runs": [
+                    {
+                        "seed": None if plan.load_percent is None else FIRST_SEED + number,
+                        "allocated": outcome.allocated_percent,
+                        "placed": outcome.placed_count,
+                        "refused": outcome.refused_count,
+                        "curve": [
+                            [p.arrived_percent, p.allocated_percent, p.wasted_percent]
+                            for p in outcome.points
+                        ],
+                    }
+                    for number, outcome in enumerate(found)
+                ],
+            }
+            for name, found in outcomes.items()
+        },
+    }
+
+
+def svg(outcomes: dict[str, tuple[Outcome, ...]]) -> str:
+    """What was in use and what was wasted over what had arrived; of the first seed."""
+    curves = []
+    for name, (outcome, *_) in outcomes.items():
+        points = outcome.points
+        used = tuple((p.arrived_percent, p.allocated_percent) for p in points)
+        wasted = tuple((p.arrived_percent, p.wasted_percent) for p in points)
+        curves += [Curve(name=name, points=used), Curve(name=name, points=wasted, is_dashed=True)]
+    return picture(
+        curves,
+        title="Cards in use, as pods arrive",
+        x_label="asked for so far, % of all cards",
+        y_label="% of all cards",
+    )
+
+
+def _summary(found: tuple[Outcome, ...]) -> dict[str, float]:
+    def mean(values: list[float]) -> float:
+        return statistics.fmean(values)
+
+    allocated = [outcome.allocated_percent for outcome in found]
+    return {
+        "allocated": mean(allocated),
+        "least": min(allocated),
+        "cores": mean([outcome.core_percent for outcome in found]),
+        "memory": mean([outcome.memory_percent for outcome in found]),
+        "wasted": mean([o.points[-1].wasted_percent if o.points else 0.0 for o in found]),
+        "placed": mean([float(outcome.placed_count) for outcome in found]),
+        "refused": mean([float(outcome.refused_count) for outcome in found]),
+    }
+
+
+def _policies(text: str) -> Policies:
+    """`binpack`, or `binpack/spread` for nodes and devices; each may be a chain."""
+    node_text, _, device_text = text.partition("/")
+    return Policies(
+        node=_chain(node_text, NODE_POLICIES),
+        device=_chain(device_text or node_text, DEVICE_POLICIES),
+    )
+
+
+def _chain(text: str, allowed: tuple[PolicyName, ...]) -> tuple[PolicyName, ...]:
+    words = [word.strip() for word in text.split(",")]
+    unknown = [word for word in words if word not in allowed]
+    if unknown:
+        raise TraceError(
+            f"policy {unknown[0]!r} is unknown", hint=f"allowed are {', '.join(allowed)}"
+        )
+    return tuple(PolicyName(word) for word in words)
+
+
+def _format_of(path: Path) -> Any:
+    """By its name: `.csv` is openb's, anything else our own."""
+    return openb if ".csv" in path.suffixes else own_format
+
+
+def _text(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path} cannot be read: {error}", hint="check the path") from error

@@ -1,0 +1,139 @@
+"""A live cluster as it was at one moment: its nodes, and its pods as tasks.
+
+The file is what `kubectl get nodes,pods --all-namespaces -o json` prints. Pods come again in the
+order of their creation, on nodes that are empty, and stay. Pods that have ended do not come, nor
+those whose request cannot be read; the latter are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from hamid.codec.jsontext import ShapeError, as_list, as_object, loads
+from hamid.codec.node_annotation import decode_node_inventory
+from hamid.codec.pod_host import decode_node_host, decode_pod_host
+from hamid.codec.pod_request import decode_pod_request
+from hamid.errors import AnnotationError, RequestError, TraceError
+from hamid.model import names as wire
+from hamid.model.request import ContainerKind, PodRequest
+from hamid.sim.workload import SimNode, load_milli
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from hamid.codec.jsontext import JsonObject
+    from hamid.model.names import ResourceNames
+    from hamid.model.node import HostAmount
+    from hamid.model.request import RequestDefaults
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTask:
+    """A pod of the snapshot."""
+
+    pod: PodRequest
+    arrives_at_s: float
+    lasts_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return self.pod.pod_key
+
+    @property
+    def host(self) -> HostAmount:
+        """What it asks of the host."""
+        return self.pod.host
+
+    @property
+    def core_milli(self) -> int:
+        """What its containers that run together ask for; see `Arrival`."""
+        return sum(
+            load_milli(r.device_count, r.memory, r.core_percent)
+            for r in self.pod.requests
+            if r.kind is not ContainerKind.INIT
+        )
+
+    def endless(self) -> Self:
+        """The same, from the start and for ever."""
+        return replace(self, arrives_at_s=0.0, lasts_s=None)
+
+    def request(self, pod_uid: str) -> PodRequest:
+        """The same, as a pod of that UID."""
+        return replace(self.pod, pod_uid=pod_uid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What the file holds."""
+
+    nodes: tuple[SimNode, ...]
+    tasks: tuple[PodTask, ...]
+    unreadable_count: int
+
+
+def read_snapshot(
+    text: str, *, source: str, names: ResourceNames, defaults: RequestDefaults
+) -> Snapshot:
+    """Read the list of nodes and pods.
+
+    Raises:
+        TraceError: it is none.
+    """
+    try:
+        document = as_object(loads(text), what="the file")
+        items = [
+            as_object(item, what="an item") for item in as_list(document.get("items"), what="items")
+        ]
+    except ShapeError as error:
+        raise TraceError(
+            f"{source}: {error}",
+            hint="write it with: kubectl get nodes,pods --all-namespaces -o json",
+        ) from error
+    tasks: list[PodTask] = []
+    unreadable_count = 0
+    for item in items:
+        if item.get("kind") != "Pod" or (item.get("status") or {}).get("phase") in _ENDED:
+            continue
+        try:
+            tasks.append(_task(item, names, defaults))
+        except RequestError:
+            unreadable_count += 1
+    return Snapshot(
+        nodes=tuple(_node(item) for item in items if item.get("kind") == "Node"),
+        tasks=tuple(tasks),
+        unreadable_count=unreadable_count,
+    )
+
+
+def _node(node: JsonObject) -> SimNode:
+    meta = node.get("metadata") or {}
+    name = str(meta.get("name", ""))
+    text = (meta.get("annotations") or {}).get(wire.NODE_REGISTER)
+    try:
+        devices = decode_node_inventory(text, node_name=name).devices if text else ()
+    except AnnotationError as error:
+        raise TraceError(error.message, hint=error.hint) from error
+    return SimNode(name=name, devices=devices, host=decode_node_host(node))
+
+
+def _task(pod: JsonObject, names: ResourceNames, defaults: RequestDefaults) -> PodTask:
+    meta = pod.get("metadata") or {}
+    request = decode_pod_request(pod, names=names, defaults=defaults) or PodRequest(
+        pod_uid="",
+        namespace=str(meta.get("namespace", "")),
+        pod_name=str(meta.get("name", "")),
+        container_names=(),
+        requests=(),
+        host=decode_pod_host(pod),
+    )
+    created = str(meta.get("creationTimestamp") or "1970-01-01T00:00:00Z")
+    try:
+        arrives_at_s = datetime.fromisoformat(created).timestamp()
+    except ValueError:
+        arrives_at_s = 0.0
+    return PodTask(pod=request, arrives_at_s=arrives_at_s)

@@ -1,0 +1,90 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from hamid.cli import main
+from tests.sched.builders import make_devices
+from tests.sched.objects import bound, registered
+
+NODES = "\n".join(json.dumps({"name": f"n-{n}", "cards": 2, "cardmem": "16Gi"}) for n in range(3))
+TASKS = "\n".join(
+    json.dumps({"name": f"t-{n}", "gpu": 1, "gpumem-percentage": p, "gpucores": p})
+    for n, p in enumerate((100, 50, 25, 70))
+)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "nodes.jsonl").write_text(NODES)
+    (tmp_path / "tasks.jsonl").write_text(TASKS)
+    return tmp_path
+
+
+def sim(folder, *args):
+    paths = [
+        "--nodes",
+        str(folder / "nodes.jsonl"),
+        "--tasks",
+        str(folder / "tasks.jsonl"),
+    ]
+    return CliRunner().invoke(main, ["sim", *paths, *map(str, args)])
+
+
+def test_a_trace_is_replayed_as_recorded(files):
+    done = sim(files)
+
+    assert done.exit_code == 0, done.output
+    assert "fragmentation" in done.stdout
+    assert "40.83" in done.stdout  # 2.45 of 6 cards
+
+
+def test_policies_are_compared_in_table_report_and_picture(files):
+    report, picture = files / "out.json", files / "out.svg"
+
+    done = sim(
+        files,
+        *("--policy", "fragmentation", "--policy", "binpack,numa/spread"),
+        *("--load", 130, "--seeds", 2, "--json", report, "--plot", picture),
+    )
+
+    assert done.exit_code == 0, done.output
+    found = json.loads(report.read_text())
+    assert set(found["policies"]) == {"fragmentation", "binpack,numa/spread"}
+    assert found["cards"] == 6
+    runs = found["policies"]["fragmentation"]["runs"]
+    assert [run["seed"] for run in runs] == [42, 43]
+    assert runs[0]["curve"]
+    assert picture.read_text().startswith("<svg")
+
+
+def test_a_snapshot_is_replayed(tmp_path):
+    path = tmp_path / "cluster.json"
+    items = [registered("node-a", make_devices(2)), bound(uid="a"), bound(uid="b")]
+    path.write_text(json.dumps({"items": items}))
+
+    done = CliRunner().invoke(main, ["sim", "--snapshot", str(path)])
+
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--policy", "best"], "policy 'best' is unknown"),
+        (["--policy", "mutex"], "policy 'mutex' is unknown"),
+        (["--nodes", "/nowhere.jsonl"], "/nowhere.jsonl cannot be read"),
+    ],
+)
+def test_bad_input_is_2_and_says_what_is_wrong(files, args, said):
+    done = sim(files, *args)
+
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_nothing_to_replay_is_2():
+    done = CliRunner().invoke(main, ["sim"])
+
+    assert done.exit_code == 2
+    assert "--snapshot" in done.stderr
