@@ -76,11 +76,16 @@ void hook_table_learn_lookups(void)
 
 void *hook_table_swap(const char *name, void *address)
 {
+	/*
+	 * A form's symbol begins with its name, or with another's: since 12.0 cuGraphInstantiate is
+	 * cuGraphInstantiateWithFlags.
+	 */
+	const size_t length = strlen(name);
 	/* Exported addresses first: an answer learnt for a form that the driver lacks is another's. */
 	for (int is_learned = 0; address && is_learned < 2; is_learned++)
 		for (size_t i = 0; i < ROWS; i++) {
 			const struct hook_row *row = &hook_rows[i];
-			if (row->library != REAL_CUDA || strcmp(row->name, name) != 0)
+			if (row->library != REAL_CUDA || strncmp(row->symbol, name, length) != 0)
 				continue;
 			void *known = is_learned ?
 				atomic_load_explicit(&answers[i], memory_order_relaxed) :
