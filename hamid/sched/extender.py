@@ -37,6 +37,7 @@ from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.score import rank_scores
+from hamid.sched.placement.typical import shapes_held
 from hamid.sched.verdicts import RUNNERS_UP_KEPT, NodeLoad, Verdict, Verdicts, counted
 from hamid.web.errors import Refusal
 from hamid.web.responses import json_body
@@ -118,6 +119,7 @@ class Extender:
         self._wall_clock = wall_clock
         self._metrics = metrics
         self._placer = Placer(policies=settings.policies)
+        self._has_looked_around = False
         self._rankings: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self.explanations = Verdicts(capacity=settings.verdict_count)
 
@@ -219,12 +221,22 @@ class Extender:
     def _reserve(self, request: PodRequest, names: Iterable[str]) -> Placement | Unplaceable:
         """Place the pod on one of the nodes and keep the room, instead of what was kept."""
         self._cache.forget(request.pod_uid)
-        self._placer.arrivals.observe(request)
+        self._learn(request)
         outcome = self._placer.place(request, self._snapshots(names))
         if isinstance(outcome, Placement):
             self._cache.assume(outcome.best.allocation(request.pod_uid))
             self._keep_ranking(request.pod_uid, tuple(n.node_name for n in outcome.ranked))
         return outcome
+
+    def _learn(self, request: PodRequest) -> None:
+        """Count the pod among those that usually come; at first, all that are there already."""
+        arrivals = self._placer.arrivals
+        if not self._has_looked_around:
+            self._has_looked_around = True
+            for record in self._cache.pod_records():
+                if record.allocation is not None:
+                    arrivals.count(record.pod_uid, shapes_held(record.allocation, record.host))
+        arrivals.observe(request)
 
     def _snapshots(self, names: Iterable[str]) -> Iterator[NodeSnapshot]:
         for name in names:

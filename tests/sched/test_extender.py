@@ -10,12 +10,13 @@ from hamid.kube.errors import Unavailable
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import PODS
 from hamid.model import names as wire
+from hamid.model.quantities import MemoryMib
 from hamid.sched.extender import IN_DOUBT, UNREADABLE
 from hamid.sched.sinks import PodSink
 from hamid.web.middleware import errors_as_json
 from tests.builders import container_object, node_object, pod_object
-from tests.sched.builders import make_devices
-from tests.sched.objects import initialized, modified, registered, waiting
+from tests.sched.builders import make_devices, make_share
+from tests.sched.objects import bound, initialized, modified, registered, waiting
 from tests.sched.world import Call, World
 
 T4 = "NVIDIA-Tesla T4"
@@ -389,3 +390,14 @@ async def test_a_call_that_cannot_be_read_is_the_callers_fault(world, http):
 
     assert response.status == 400
     assert "Pod" in answer["message"]
+
+
+async def test_after_a_start_running_pods_tell_what_usually_comes(world):
+    (call,) = await world.create(registered(), waiting())
+    for number in range(9):
+        world.cache.take_pod(bound(make_share(memory_mib=2_000), uid=f"running-{number}"))
+    await world.filter(call)
+
+    (shape, _), *_ = world.extender._placer.arrivals.typical.shapes
+
+    assert shape.cards.memory == MemoryMib(mib=2_000)

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
 from hamid.model.node import NO_HOST, HostAmount
-from hamid.model.quantities import WHOLE_CARD, MemoryPercent
+from hamid.model.quantities import WHOLE_CARD, MemoryMib, MemoryPercent
 from hamid.model.request import ANY_DEVICE, ContainerKind, DeviceSelection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hamid.model.allocation import PodAllocation
+    from hamid.model.device import DeviceShare
     from hamid.model.quantities import MemoryRequest
     from hamid.model.request import ContainerRequest, PodRequest
 
@@ -95,6 +97,37 @@ def shapes_of(request: PodRequest) -> tuple[Shape, ...]:
     return tuple(Shape(cards=card_ask(request, container), host=part) for container in asking)
 
 
+def shapes_held(allocation: PodAllocation, host: HostAmount) -> tuple[Shape, ...]:
+    """The shapes of a pod that runs: what it was given is about what it asked for.
+
+    After a start, they are all that is known of what usually comes.
+    """
+    running = [c for c in allocation.containers if c.kind is not ContainerKind.INIT]
+    part = HostAmount(
+        cpu_milli=host.cpu_milli // max(len(running), 1),
+        memory_mib=host.memory_mib // max(len(running), 1),
+    )
+    return tuple(
+        Shape(
+            cards=CardAsk(
+                device_count=len(container.shares),
+                memory=_memory_held(container.shares[0]),
+                core_percent=container.shares[0].core_percent,
+            ),
+            host=part,
+        )
+        for container in running
+        if container.shares
+    )
+
+
+def _memory_held(share: DeviceShare) -> MemoryRequest:
+    """Of a card held whole, all of it: nobody else can have the rest."""
+    if share.core_percent >= WHOLE_DEVICE_PERCENT:
+        return WHOLE_CARD
+    return MemoryMib(mib=share.memory_mib)
+
+
 def card_ask(request: PodRequest, container: ContainerRequest) -> CardAsk:
     """What this container of the pod asks of cards; UUIDs do not make a shape."""
     selection = request.selection
@@ -123,14 +156,18 @@ class Arrivals:
 
     def observe(self, request: PodRequest) -> None:
         """Count the pod, unless it was counted before: a waiting pod is asked about again."""
-        if request.pod_uid in self._seen:
+        self.count(request.pod_uid, shapes_of(request))
+
+    def count(self, pod_uid: str, shapes: tuple[Shape, ...]) -> None:
+        """Count a pod of these shapes, unless it was counted before."""
+        if pod_uid in self._seen:
             return
-        self._seen[request.pod_uid] = None
+        self._seen[pod_uid] = None
         if len(self._seen) > _UIDS_KEPT:
             self._seen.popitem(last=False)
         # Instead of letting all others decay, let the newcomer weigh more.
         self._unit *= 2 ** (1 / HALF_LIFE)
-        for shape in shapes_of(request):
+        for shape in shapes:
             self._weights[shape] = self._weights.get(shape, 0.0) + self._unit
             self._total += self._unit
         self._since_look += 1

@@ -1,10 +1,16 @@
 import pytest
 
 from hamid.model.node import HostAmount
-from hamid.model.quantities import MemoryMib
+from hamid.model.quantities import WHOLE_CARD, MemoryMib
 from hamid.model.request import ContainerKind, DeviceSelection
-from hamid.sched.placement.typical import PPM, Arrivals, shapes_of
-from tests.sched.builders import make_container, make_request, whole_card
+from hamid.sched.placement.typical import PPM, Arrivals, shapes_held, shapes_of
+from tests.sched.builders import (
+    make_allocation,
+    make_container,
+    make_request,
+    make_share,
+    whole_card,
+)
 
 
 def asking(mib, uid, **overrides):
@@ -108,3 +114,25 @@ def test_models_make_a_shape_and_uuids_do_not():
     )
 
     assert plain == by_uuid != by_model
+
+
+def test_a_running_pod_tells_its_shape_by_what_it_holds():
+    allocation = make_allocation(make_share("a"), make_share("b"))
+
+    (shape,) = shapes_held(allocation, HostAmount(cpu_milli=500))
+
+    assert (shape.cards.device_count, shape.cards.memory) == (2, MemoryMib(mib=1_000))
+    assert shape.host == HostAmount(cpu_milli=500)
+
+
+def test_a_card_held_whole_is_one_asked_for_whole():
+    held = make_allocation(make_share(memory_mib=39_999, core_percent=100))
+
+    (shape,) = shapes_held(held, HostAmount())
+
+    assert shape == shapes_of(make_request(whole_card()))[0]
+    assert shape.cards.memory == WHOLE_CARD
+
+
+def test_init_containers_of_a_running_pod_are_no_shape():
+    assert shapes_held(make_allocation(kind=ContainerKind.INIT), HostAmount()) == ()
