@@ -1,6 +1,8 @@
 """What the tests of the simulated driver do with it: `scenarios.py NAME` prints what was seen."""
 
+import ctypes
 import json
+import os
 import sys
 import time
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p, create_string_buffer
@@ -261,6 +263,30 @@ def keep_busy():
         call("cuCtxSynchronize")
         launches += 5
     return {"busy_ms": launches, "begun_ms": begun * 1000, "ended_ms": time.monotonic() * 1000}
+
+
+def utilisation():
+    """What NVML says after a second of nothing but kernels."""
+    begin()
+    nvml, device = ctypes.CDLL("libnvidia-ml.so.1"), c_void_p()
+    nvml.nvmlInit_v2()
+    nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(device))
+    rates, samples, count = (ctypes.c_uint * 2)(), (c_uint64 * 40)(), ctypes.c_uint(10)
+    nvml.nvmlDeviceGetUtilizationRates(device, rates)
+    before = rates[0]
+    function = sim.kernel("sim_10000000ns")
+    for _ in range(100):
+        launch(function)
+    call("cuCtxSynchronize")
+    nvml.nvmlDeviceGetUtilizationRates(device, rates)
+    status = nvml.nvmlDeviceGetProcessUtilization(device, samples, byref(count), c_uint64(0))
+    return {
+        "before": before,
+        "card": rates[0],
+        "processes": [status, count.value],
+        "is us": samples[0] == os.getpid(),
+        "of it": samples[2] & 0xFFFFFFFF,
+    }
 
 
 def per_thread_forms():

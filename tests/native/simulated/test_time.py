@@ -26,6 +26,16 @@ def test_a_grid_takes_as_long_as_its_waves(machine):
     assert machine.run("waves", HAMID_SIM_CLOCK="virtual") == [1, 1, 4]
 
 
+def test_nvml_tells_how_busy_card_and_processes_were(machine):
+    assert machine.run("utilisation", HAMID_SIM_CLOCK="virtual") == {
+        "before": 0,
+        "card": 100,
+        "processes": [0, 1],
+        "is us": True,
+        "of it": 100,
+    }
+
+
 def busy(process):
     output, errors = process.communicate(timeout=60)
     assert output, errors
