@@ -171,7 +171,8 @@ static void note_run(struct engine_channel *channel, uint64_t start_ns, uint64_t
 			.start_ns = start_ns, .position = channel->done_ns, .length_ns = length_ns};
 		channel->run_count++;
 	}
-	channel->done_ns += length_ns;
+	/* Its owner looks without the lock. */
+	__atomic_store_n(&channel->done_ns, channel->done_ns + length_ns, __ATOMIC_RELEASE);
 	channel->busy_ns += length_ns;
 }
 
@@ -248,8 +249,9 @@ uint64_t engine_submit(struct state *state, struct engine *engine, struct engine
 {
 	lock(engine);
 	catch_up(state, engine);
-	channel->queued_ns += duration_ns;
-	uint64_t end = channel->queued_ns;
+	uint64_t end = channel->queued_ns + duration_ns;
+
+	__atomic_store_n(&channel->queued_ns, end, __ATOMIC_RELEASE);
 
 	unlock(engine);
 	return end;
