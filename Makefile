@@ -53,13 +53,14 @@ check: setup ## lint, types, import contracts
 test-fast: setup native ## units and fakes, under a minute
 	$(BIN)/pytest -m "not slow and not cluster and not gpu"
 
+# What is native runs once: it is C, whichever Python starts it.
 test-python: setup native ## everything that needs no cluster, on $(PYTHON)
-	$(BIN)/pytest -m "not cluster and not gpu"
+	$(BIN)/pytest -m "not cluster and not gpu $(if $(NOT_NATIVE),and not native)"
 
 test: check test-python ## everything: lint, types, tests on the oldest and newest Python, the real cluster
 	@oldest=$$(scripts/pythons --oldest) newest=$$(scripts/pythons --newest); \
 	if [ "$$newest" != "$$oldest" ]; then \
-	    $(MAKE) --no-print-directory test-python PYTHON="$$newest" VENV=.venv-newest; \
+	    $(MAKE) --no-print-directory test-python NOT_NATIVE=1 PYTHON="$$newest" VENV=.venv-newest; \
 	fi
 	$(MAKE) --no-print-directory test-cluster
 
