@@ -30,7 +30,10 @@ gains, in points of allocated cards on the openb traces (`benchmarks/`):
 - CPU-only tasks are no typical shape: they shift all values alike, and so change nothing;
 - typical shapes are learned from what arrived so far: 0 to -0.1 against knowing the whole trace.
 
-The figures are `make -s bench-packing`'s, 4 to 10 seeds; two seeds differ by about 0.1.
+These figures are of throw-away prototypes (5 seeds; 4 to 8 for the last), not of the benchmarks:
+`bench-packing` has no FGD with ties by best fit. Two seeds differ by about 0.1, so that the gain on
+`default` is within the noise. `typical.COVERED` was set on the same traces and seeds; its effect
+(below 0.1) is within the noise, too.
 """
 
 from __future__ import annotations
