@@ -52,7 +52,7 @@ from hamid.model.request import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hamid.codec.jsontext import JsonObject
     from hamid.codec.pod import PodContainer
@@ -107,12 +107,7 @@ def decode_pod_request(
         return None
     meta = pod_meta(pod)
     problems: list[str] = []
-    requests: list[ContainerRequest] = []
-    for container in containers:
-        reader = _Reader(container, names, defaults)
-        if (request := reader.request()) is not None:
-            requests.append(request)
-        problems += reader.problems
+    requests = _container_requests(containers, names, defaults, problems)
     annotations = _Annotations(meta.annotations, problems)
     selection = annotations.selection()
     node_policies = annotations.policies(wire.NODE_POLICY, NODE_POLICIES)
@@ -129,7 +124,7 @@ def decode_pod_request(
         namespace=meta.namespace,
         pod_name=meta.name,
         container_names=tuple(c.name for c in containers if c.kind is not None),
-        requests=tuple(requests),
+        requests=requests,
         selection=selection,
         node_policies=node_policies,
         device_policies=device_policies,
@@ -138,6 +133,21 @@ def decode_pod_request(
         allowed_modes=modes,
         host=decode_pod_host(pod),
     )
+
+
+def _container_requests(
+    containers: Iterable[PodContainer],
+    names: ResourceNames,
+    defaults: RequestDefaults,
+    problems: list[str],
+) -> tuple[ContainerRequest, ...]:
+    requests = []
+    for container in containers:
+        reader = _Reader(container, names, defaults)
+        if (request := reader.request()) is not None:
+            requests.append(request)
+        problems += reader.problems
+    return tuple(requests)
 
 
 def required_limits(
