@@ -1,0 +1,240 @@
+"""How many more pods of one shape fit, and where: what the nodes take beside all that is promised.
+
+A pod of one container is counted on the cards, exactly:
+
+    copies of a card   = min(free slots, free MiB // asked MiB, free cores // asked cores),
+                         or 1 of an unused card and 0 of a used one, for whom it must be alone
+    pods on a group    = the most n for which Σ min(copies, n) ≥ n × cards of one pod
+    pods on a node     = the sum over its groups, and no more than its host has room for
+
+A group is all cards of a node, or those of one NUMA node where the pod is bound to it. So many
+fit; a policy that chooses badly among cards may reach fewer with pods of several cards.
+
+A pod of several containers is placed again and again until the node refuses, as if they came one
+after another.
+
+CPU and memory of a node are kube-scheduler's to judge when pods come; here they bound the count, so
+that it is not promised what it would refuse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from hamid.model.quantities import MemoryMib
+from hamid.model.request import ContainerRequest, PodRequest, PolicyName
+from hamid.sched.placement.fit import share_on, shortfalls
+from hamid.sched.placement.fragmentation import Fragmentation
+from hamid.sched.placement.place import (
+    NodePlacement,
+    Unplaceable,
+    in_order,
+    place_on_node,
+    with_allocation,
+)
+from hamid.sched.placement.rows import Placer
+from hamid.sched.placement.typical import Arrivals
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from hamid.model.allocation import PodAllocation
+    from hamid.model.device import DeviceUsage
+    from hamid.model.node import HostAmount, NodeSnapshot
+    from hamid.sched.placement.policy import Policies
+
+_MANY: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCapacity:
+    """How many pods of the shape one node takes."""
+
+    node_name: str
+    pod_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How many pods of a shape fit; `nodes` are those that take any, most first, then by name."""
+
+    pod_count: int
+    nodes: tuple[NodeCapacity, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resettled:
+    """What becomes of pods that must leave their nodes.
+
+    Attributes:
+        nodes: with those that found room on them.
+        homeless: those that fit nowhere any more.
+    """
+
+    nodes: tuple[NodeSnapshot, ...]
+    homeless: tuple[PodRequest, ...]
+
+
+def capacity(request: PodRequest, nodes: Iterable[NodeSnapshot], *, policies: Policies) -> Capacity:
+    """Return how many pods like this one the nodes take beside all that is promised.
+
+    Args:
+        request: asks for at least one device.
+        nodes: those that may take it.
+        policies: of the cluster; those of the pod count before them.
+    """
+    wanted = policies.for_request(request)
+    measure = Fragmentation(Arrivals().typical)
+    found = []
+    for node in nodes:
+        most = _host_copies(request.host, node)
+        if len(request.requests) == 1:
+            count = min(most, _on_cards(request, in_order(node), wanted))
+        else:
+            count = _placed(request, node, wanted, measure, most)
+        if count:
+            found.append(NodeCapacity(node_name=node.node_name, pod_count=count))
+    found.sort(key=lambda each: (-each.pod_count, each.node_name))
+    return Capacity(pod_count=sum(each.pod_count for each in found), nodes=tuple(found))
+
+
+def remaining(
+    nodes: Iterable[NodeSnapshot],
+    *,
+    without_nodes: Collection[str] = (),
+    without_cards: Collection[str] = (),
+) -> tuple[NodeSnapshot, ...]:
+    """The nodes as they were if some were drained and some cards lost."""
+    return tuple(
+        replace(
+            node,
+            cordoned=node.cordoned
+            | {u.device.device_uuid for u in node.usages if u.device.device_uuid in without_cards},
+        )
+        for node in nodes
+        if node.node_name not in without_nodes
+    )
+
+
+def resettled(
+    requests: Iterable[PodRequest],
+    nodes: Iterable[NodeSnapshot],
+    *,
+    policies: Policies,
+    arrivals: Arrivals,
+) -> Resettled:
+    """Return what becomes of these pods, placed anew one after another, the largest first."""
+    by_name = {node.node_name: node for node in nodes}
+    placer = Placer(policies=policies, arrivals=arrivals)
+    homeless = []
+    for request in sorted(requests, key=_size, reverse=True):
+        outcome = placer.place(request, by_name.values())
+        if isinstance(outcome, Unplaceable):
+            homeless.append(request)
+            continue
+        best = outcome.best
+        by_name[best.node_name] = with_allocation(
+            by_name[best.node_name], best.allocation(request.pod_uid)
+        )
+    return Resettled(nodes=tuple(by_name.values()), homeless=tuple(homeless))
+
+
+def request_held(allocation: PodAllocation, *, namespace: str, pod_name: str) -> PodRequest:
+    """What a pod that runs would ask for: what it was given; which cards it allows is not known."""
+    return PodRequest(
+        pod_uid=allocation.pod_uid,
+        namespace=namespace,
+        pod_name=pod_name,
+        container_names=tuple(c.container_name for c in allocation.containers),
+        requests=tuple(
+            ContainerRequest(
+                container_name=container.container_name,
+                kind=container.kind,
+                device_count=len(container.shares),
+                memory=MemoryMib(mib=max(share.memory_mib for share in container.shares)),
+                core_percent=max(share.core_percent for share in container.shares),
+            )
+            for container in allocation.containers
+            if container.shares
+        ),
+    )
+
+
+def _size(request: PodRequest) -> tuple[int, int]:
+    return (
+        sum(c.device_count * c.core_percent for c in request.requests),
+        sum(
+            c.device_count * c.memory.mib
+            for c in request.requests
+            if isinstance(c.memory, MemoryMib)
+        ),
+    )
+
+
+def _host_copies(host: HostAmount, node: NodeSnapshot) -> int:
+    """How many times the node's processors and memory hold what the pod asks of them."""
+    free, most = node.host_free, _MANY
+    if free is None:
+        return most
+    if host.cpu_milli:
+        most = min(most, free.cpu_milli // host.cpu_milli)
+    if host.memory_mib:
+        most = min(most, free.memory_mib // host.memory_mib)
+    return max(most, 0)
+
+
+def _on_cards(request: PodRequest, node: NodeSnapshot, wanted: Policies) -> int:
+    (container,) = request.requests
+    is_mutex = PolicyName.MUTEX in wanted.device
+    groups: dict[int | None, list[int]] = {}
+    for usage in node.usages:
+        is_apart = request.is_numa_bound and container.device_count > 1
+        group = usage.device.numa_node if is_apart else None
+        if is_apart and group is None:
+            continue
+        is_cordoned = usage.device.device_uuid in node.cordoned
+        copies = _copies(request, container, usage, is_cordoned=is_cordoned)
+        if is_mutex:
+            copies = 0 if usage.slots_used else min(copies, 1)
+        groups.setdefault(group, []).append(copies)
+    return sum(_pods(copies, container.device_count) for copies in groups.values())
+
+
+def _copies(
+    request: PodRequest, container: ContainerRequest, usage: DeviceUsage, *, is_cordoned: bool
+) -> int:
+    share = share_on(usage.device, container)
+    if shortfalls(usage, share, request=request, is_cordoned=is_cordoned):
+        return 0
+    if container.is_exclusive:
+        return 1
+    copies = min(usage.slots_free, usage.memory_free_mib // share.memory_mib)
+    if share.core_percent:
+        copies = min(copies, usage.core_free_percent // share.core_percent)
+    return copies
+
+
+def _pods(copies: Sequence[int], card_count: int) -> int:
+    """The most pods of so many different cards each."""
+    low, high = 0, sum(copies) // card_count
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(each, middle) for each in copies) >= middle * card_count:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _placed(
+    request: PodRequest, node: NodeSnapshot, wanted: Policies, measure: Fragmentation, most: int
+) -> int:
+    count = 0
+    while count < most:
+        outcome = place_on_node(request, node, policies=wanted, measure=measure)
+        if not isinstance(outcome, NodePlacement):
+            break
+        node = with_allocation(node, outcome.allocation(request.pod_uid))
+        count += 1
+    return count

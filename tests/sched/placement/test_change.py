@@ -1,0 +1,59 @@
+from hamid.model import names as wire
+from hamid.model.quantities import MemoryMib, MemoryPercent
+from hamid.model.request import DeviceSelection
+from hamid.sched.placement.change import Amount, Change, ChangeKind, Lowered, applied, without
+from tests.sched.builders import make_container, make_node, make_request, whole_card
+
+
+def lowered(amount, asked, fitting, name="main"):
+    return Lowered(container_name=name, amount=amount, asked=asked, fitting=fitting)
+
+
+def test_amounts_are_lowered_in_the_container_of_that_name():
+    request = make_request(make_container("a"), whole_card("b"))
+    change = Change(
+        kind=ChangeKind.PART,
+        node_name="n",
+        lowered=(lowered(Amount.MEMORY_PERCENT, 100, 50, "b"), lowered(Amount.CORES, 100, 40, "b")),
+    )
+
+    after, _ = applied(change, request, ())
+
+    assert after.requests[0] == request.requests[0]
+    assert after.requests[1].memory == MemoryPercent(percent=50)
+    assert after.requests[1].core_percent == 40
+    assert (
+        change.sentence == "ask for 50 % of the memory less (50 instead of 100) and "
+        "60 % of the cores less (40 instead of 100) in container b"
+    )
+
+
+def test_memory_in_mib_and_cards_are_lowered():
+    request = make_request(make_container(device_count=3))
+    change = Change(
+        kind=ChangeKind.PART,
+        node_name="n",
+        lowered=(lowered(Amount.MEMORY_MIB, 1_000, 7), lowered(Amount.CARDS, 3, 2)),
+    )
+
+    (container,) = applied(change, request, ())[0].requests
+
+    assert (container.memory, container.device_count) == (MemoryMib(mib=7), 2)
+
+
+def test_cards_are_uncordoned_on_the_node_of_that_name():
+    nodes = [make_node("a", cordoned=("x", "y")), make_node("b", cordoned=("x",))]
+    change = Change(kind=ChangeKind.UNCORDON, node_name="a", device_uuids=("x",))
+
+    _, after = applied(change, make_request(), nodes)
+
+    assert [node.cordoned for node in after] == [{"y"}, {"x"}]
+
+
+def test_annotations_are_dropped_and_nothing_else():
+    selection = DeviceSelection(use_models=("A",), avoid_models=("B",), avoid_uuids=("C",))
+    request = make_request(selection=selection, is_numa_bound=True, allowed_modes=("mig",))
+
+    after = without(request, (wire.USE_MODEL, wire.AVOID_UUID, wire.NUMA_BIND, wire.VGPU_MODE))
+
+    assert after == make_request(selection=DeviceSelection(avoid_models=("B",)))
