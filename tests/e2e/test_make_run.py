@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,13 +16,38 @@ from tests.daemon.simulate.manifests import container, pod, write
 ROOT = Path(__file__).parents[2]
 
 
+def a_persons_environment():
+    """Ours, but for what a make that runs these tests has put there for makes below it."""
+    environment = dict(os.environ)  # noqa: TID251 - handed on
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):
+        environment.pop(name, None)
+    return environment
+
+
+def run(*variables):
+    return subprocess.run(
+        ["make", "run", "ONCE=1", f"VENV={sys.prefix}", *variables],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        env=a_persons_environment(),
+        timeout=100,
+    )
+
+
 def make_features():
     if shutil.which("make") is None or shutil.which("cc") is None:
         return ""
     probe = ["make", "-f", "-", "features"]
     text = "$(info $(.FEATURES))\nfeatures: ; @true\n"
     return subprocess.run(
-        probe, input=text, capture_output=True, check=False, text=True, cwd=ROOT
+        probe,
+        input=text,
+        capture_output=True,
+        check=False,
+        text=True,
+        cwd=ROOT,
+        env=a_persons_environment(),
     ).stdout
 
 
@@ -45,26 +71,14 @@ pytestmark = [
 def test_once_prints_lines_alone_and_passes_the_exit_code_on(tmp_path, mem, state, code):
     pods = write(tmp_path / "pods.yaml", pod("a", container(gpu=1, mem=mem)))
 
-    done = subprocess.run(
-        ["make", "run", "ONCE=1", f"PODS={pods}", f"VENV={sys.prefix}"],
-        capture_output=True,
-        check=False,
-        cwd=ROOT,
-        timeout=100,
-    )
+    done = run(f"PODS={pods}")
 
     assert done.returncode == code, done.stderr
     assert json.loads(done.stdout)["state"] == state
 
 
 def test_bad_input_is_2(tmp_path):
-    done = subprocess.run(
-        ["make", "run", "ONCE=1", f"PODS={tmp_path}/nothing.yaml", f"VENV={sys.prefix}"],
-        capture_output=True,
-        check=False,
-        cwd=ROOT,
-        timeout=100,
-    )
+    done = run(f"PODS={tmp_path}/nothing.yaml")
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"cannot read" in done.stderr
