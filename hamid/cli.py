@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hamid import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 _FILE = click.Path(path_type=Path)
 
@@ -150,6 +153,75 @@ def sim(
         json_path.write_text(json.dumps(command.report(plan, outcomes), indent=1) + "\n")
     if plot_path is not None:
         plot_path.write_text(command.svg(outcomes))
+
+
+_SERVER = click.option(
+    "--server",
+    default="http://127.0.0.1:31992",
+    show_default=True,
+    help="Where the replica that leads shows its status.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the whole answer, as JSON.")
+
+
+@main.command()
+@click.argument("pod", metavar="NAMESPACE/POD")
+@_SERVER
+@_JSON
+def explain(pod: str, server: str, *, as_json: bool) -> None:
+    """Why a pod waits and what would make it fit, or why it is where it is."""
+    from hamid.daemon.ask import explain_lines  # noqa: PLC0415 - see the module
+
+    namespace, slash, name = pod.partition("/")
+    if not (slash and namespace and name):
+        raise click.BadParameter("write NAMESPACE/POD, such as default/train-1")
+    _answer(server, ("explain", namespace, name), (), explain_lines, as_json=as_json)
+
+
+@main.command()
+@click.option("--gpu", help="Cards.")
+@click.option("--gpumem", help="MiB of each card.")
+@click.option("--gpumem-percentage", help="Percent of each card's memory.")
+@click.option("--gpucores", help="Percent of each card's cores.")
+@click.option("--cpu", help="Processors of the node, such as 4 or 500m.")
+@click.option("--memory", help="Main memory of the node, such as 16Gi.")
+@click.option("--annotation", multiple=True, help="KEY=VALUE of the pod; several times.")
+@click.option("--without-node", multiple=True, help="As if this node were drained; several times.")
+@click.option("--without-card", multiple=True, help="As if the card of this UUID were lost.")
+@_SERVER
+@_JSON
+def fit(server: str, *, as_json: bool, **shape: str | tuple[str, ...] | None) -> None:
+    """How many more pods of a shape fit, and where; changes nothing."""
+    from hamid.daemon.ask import fit_lines  # noqa: PLC0415 - see the module
+
+    query = [
+        (word.replace("_", "-"), value)
+        for word, given in shape.items()
+        for value in (given if isinstance(given, tuple) else (given,))
+        if value is not None
+    ]
+    _answer(server, ("fit",), query, fit_lines, as_json=as_json)
+
+
+def _answer(
+    server: str,
+    path: tuple[str, ...],
+    query: Iterable[tuple[str, str]],
+    lines: Callable[[Any], Iterable[str]],
+    *,
+    as_json: bool,
+) -> None:
+    """Ask the leader, and print what it says."""
+    import json  # noqa: PLC0415 - see the module
+
+    from hamid.daemon.ask import ask  # noqa: PLC0415
+    from hamid.errors import HamidError  # noqa: PLC0415
+
+    try:
+        answer = ask(server, path, query)
+    except HamidError as error:
+        sys.exit(_complain(error))
+    click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(lines(answer)))
 
 
 def _complain(error: BaseException) -> int:

@@ -25,6 +25,8 @@ def test_help_names_the_subcommands(hamid):
 
     assert "run" in output
     assert "simulate" in output
+    assert "explain" in output
+    assert "fit" in output
 
 
 def test_settings_are_shown_with_default_and_meaning(hamid):

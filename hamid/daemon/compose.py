@@ -28,6 +28,7 @@ from hamid.codec.endpoints import ServerAddress
 from hamid.daemon.conditions import Conditions
 from hamid.daemon.debug import DebugPages
 from hamid.daemon.driver import open_driver
+from hamid.daemon.explain_pages import ExplainPages
 from hamid.daemon.features import discover
 from hamid.daemon.patience import until_answered
 from hamid.daemon.plugin_role import PluginPorts, RoleMetrics, plugin_role
@@ -47,6 +48,8 @@ from hamid.web.server import WebServer, WebSite
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from aiohttp.web import AbstractRouteDef
 
     from hamid.aiokit.services import Service
     from hamid.daemon.plugin_role import PluginRole
@@ -260,8 +263,12 @@ class _Parts:
 
     def _sites(self, scheduler: SchedulerRole | None) -> tuple[WebSite, ...]:
         own = self.settings.addresses
+        routes: list[AbstractRouteDef] = [*self.pages.routes()]
+        if scheduler is not None:
+            explainer = scheduler.explainer()
+            routes += ExplainPages(explainer=explainer, is_open=own.debug_is_open).routes()
         status = WebSite(
-            name="status", host=own.status_host, port=own.status_port, routes=self.pages.routes()
+            name="status", host=own.status_host, port=own.status_port, routes=tuple(routes)
         )
         if scheduler is None:
             return (status,)

@@ -14,6 +14,7 @@ from hamid.sched.admission_rules import Rules
 from hamid.sched.bind import Binder, BindMetrics
 from hamid.sched.cache import ClusterCache
 from hamid.sched.elector import ElectorMetrics, LeaderWork, LeaseElector
+from hamid.sched.explainer import Explainer
 from hamid.sched.extender import Extender, ExtenderMetrics
 from hamid.sched.lookup import PodLookup
 from hamid.sched.sinks import NodeSink, PodSink
@@ -111,6 +112,15 @@ class SchedulerRole:
     def extender_routes(self) -> Sequence[AbstractRouteDef]:
         """What kube-scheduler calls."""
         return self.extender.routes()
+
+    def explainer(self) -> Explainer:
+        """What people ask about pods."""
+        return Explainer(
+            cache=self.cache,
+            verdicts=self.extender.explanations,
+            leadership=self.elector,
+            settings=self.settings.sched,
+        )
 
     def pages(self) -> Mapping[str, Callable[[], Any]]:
         """What /debug shows of this role."""

@@ -271,9 +271,10 @@ class Extender:
                 decided_at_s=self._wall_clock(),
                 node_name=node_name,
                 sentence=sentence,
+                node_policies=self._settings.policies.for_request(request).node,
                 fitting_count=len(ranked),
                 best=tuple(
-                    NodeLoad(node_name=found.node_name, load_ppm=found.load_ppm)
+                    NodeLoad(node_name=found.node_name, load_ppm=found.load_ppm, costs=found.cost)
                     for found in ranked[: RUNNERS_UP_KEPT + 1]
                 ),
                 reasons=counted(sentences),

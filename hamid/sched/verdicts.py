@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hamid.model.request import PolicyName
+
 RUNNERS_UP_KEPT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLoad:
-    """A node that would do, and how full it would be; see `placement.policy`."""
+    """A node that would do, how full it would be, and what each policy says of it.
+
+    Attributes:
+        load_ppm: see `placement.policy`.
+        costs: one for each of the verdict's policies; the smaller the better.
+    """
 
     node_name: str
     load_ppm: int
+    costs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +36,7 @@ class Verdict:
         decided_at_s: seconds since the epoch.
         node_name: the chosen node; empty when no node fits.
         sentence: why it was not placed; empty when it was.
+        node_policies: those by which nodes were ranked, the first counting first.
         fitting_count: nodes that would do.
         best: the chosen node and its runners-up.
         reasons: sentence → number of nodes that refuse with it.
@@ -38,6 +47,7 @@ class Verdict:
     decided_at_s: float
     node_name: str = ""
     sentence: str = ""
+    node_policies: tuple[PolicyName, ...] = ()
     fitting_count: int = 0
     best: tuple[NodeLoad, ...] = ()
     reasons: Mapping[str, int]

@@ -60,6 +60,21 @@ async def test_every_page_of_debug_can_be_shown_with_something_in_it(around):
     await served.stop()
 
 
+async def test_the_leader_explains_a_pod_and_counts_how_many_fit(around):
+    served = await around.serve()
+    await served.wait_until_ready("scheduler", "kubelet", "own-pods", "certificates")
+    await around.trust(served)
+    await around.create_pod("p", gpu=1, gpumem=3000)
+
+    code, fit = await served.get("/fit?gpu=1&gpumem=1000")
+    missing, said = await served.get("/explain/default/nobody")
+
+    assert (code, len(fit["nodes"])) == (200, 1)
+    assert fit["pods"] > 0
+    assert (missing, said["message"].split()[0]) == (404, "no")
+    await served.stop()
+
+
 async def test_metrics_are_those_of_all_rooms_and_of_the_process(around):
     served = await around.serve(around.settings(hami_metrics=True))
     await served.wait_until_ready("kubelet", "own-pods", "certificates")

@@ -11,6 +11,7 @@ from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import PODS
 from hamid.model import names as wire
 from hamid.model.quantities import MemoryMib
+from hamid.model.request import PolicyName
 from hamid.sched.extender import IN_DOUBT, UNREADABLE
 from hamid.sched.sinks import PodSink
 from hamid.web.middleware import errors_as_json
@@ -290,6 +291,8 @@ async def test_the_last_verdict_of_a_pod_can_be_asked_for(world):
     bad = world.extender.explanations.verdict(refused.uid)
 
     assert (good.node_name, good.sentence, good.fitting_count) == ("node-a", "", 1)
+    assert good.node_policies == (PolicyName.FRAGMENTATION,)
+    assert [len(found.costs) for found in good.best] == [1]
     assert bad.pod_key == "default/two"
     assert "too small" in bad.sentence
     assert bad.reasons == {bad.sentence: 1}

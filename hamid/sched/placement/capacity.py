@@ -117,6 +117,28 @@ def remaining(
     )
 
 
+def freed(
+    node: NodeSnapshot, allocation: PodAllocation, *, is_initialized: bool = False
+) -> NodeSnapshot:
+    """The node without what the pod holds; see `PodAllocation.holds`."""
+    holds = allocation.holds(is_initialized=is_initialized)
+    return replace(
+        node,
+        usages=tuple(
+            usage
+            if (hold := holds.get(usage.device.device_uuid)) is None
+            else replace(
+                usage,
+                slots_used=usage.slots_used - hold.slots,
+                memory_used_mib=usage.memory_used_mib - hold.memory_mib,
+                core_used_percent=usage.core_used_percent - hold.core_percent,
+                exclusive_count=usage.exclusive_count - hold.is_exclusive,
+            )
+            for usage in node.usages
+        ),
+    )
+
+
 def resettled(
     requests: Iterable[PodRequest],
     nodes: Iterable[NodeSnapshot],

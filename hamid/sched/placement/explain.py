@@ -128,6 +128,63 @@ def cluster_sentence(request: PodRequest, refusals: Mapping[str, Refusal]) -> st
     return sentence
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardReason:
+    """One reason for which cards do not do, over all nodes.
+
+    Attributes:
+        asked, free, capacity: of the card that comes nearest, in `unit`; 0 where there is none.
+        lacking: by how much that card falls short.
+        text: the same for people.
+    """
+
+    kind: Kind
+    card_count: int
+    node_count: int
+    asked: int
+    free: int
+    capacity: int
+    lacking: int
+    unit: str
+    text: str
+
+
+def card_reasons(request: PodRequest, refusals: Mapping[str, Refusal]) -> tuple[CardReason, ...]:
+    """Why cards do not do, each reason with how many cards on how many nodes, and by how much."""
+    tally = _Tally(request)
+    for refusal in refusals.values():
+        tally.add(refusal)
+    return tuple(
+        _card_reason(kind, tally.reasons[kind], request) for kind in Kind if kind in tally.reasons
+    )
+
+
+def _card_reason(kind: Kind, reason: _Reason, request: PodRequest) -> CardReason:
+    nearest, unit = reason.nearest, _UNITS.get(kind, "")
+    phrase = _phrase(kind, nearest, request, is_one=reason.card_count == 1)
+    cards = f"{reason.card_count} card{_s(reason.card_count)}"
+    return CardReason(
+        kind=kind,
+        card_count=reason.card_count,
+        node_count=reason.node_count,
+        asked=nearest.requested if unit else 0,
+        free=max(nearest.capacity - nearest.used, 0) if unit else 0,
+        capacity=nearest.capacity if unit else 0,
+        lacking=gap(nearest) if unit else 0,
+        unit=unit,
+        text=f"{cards} on {reason.node_count} node{_s(reason.node_count)} {phrase}",
+    )
+
+
+_UNITS: Final = {
+    Kind.MEMORY: "MiB",
+    Kind.SIZE: "MiB",
+    Kind.CORES: "%",
+    Kind.CORES_PROMISED: "%",
+    Kind.SLOTS: "slots",
+}
+
+
 def _sentence(request: PodRequest, refusals: Iterable[Refusal]) -> str:
     tally = _Tally(request)
     for refusal in refusals:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hamid.model.node import HostAmount
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import PolicyName
-from hamid.sched.placement.capacity import capacity, remaining, request_held, resettled
+from hamid.sched.placement.capacity import capacity, freed, remaining, request_held, resettled
 from hamid.sched.placement.place import NodePlacement, place_on_node, with_allocation
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.typical import Arrivals
@@ -110,6 +110,13 @@ def test_what_remains_is_without_drained_nodes_and_lost_cards():
     left = remaining(nodes, without_nodes={"b"}, without_cards={"card-1"})
 
     assert counts(asking(40_000), *left) == {"a": 1}
+
+
+def test_a_node_is_freed_of_what_a_pod_holds():
+    allocation = make_allocation(make_share("card-0", memory_mib=7, core_percent=100))
+    node = make_node(devices=make_devices(2))
+
+    assert freed(with_allocation(node, allocation), allocation) == node
 
 
 def test_pods_that_must_leave_go_where_room_is_and_the_rest_is_named():

@@ -3,7 +3,12 @@ import pytest
 from hamid.model.device import DeviceMode, DeviceUsage
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import DeviceSelection
-from hamid.sched.placement.explain import cluster_sentence, node_sentence, node_sentences
+from hamid.sched.placement.explain import (
+    card_reasons,
+    cluster_sentence,
+    node_sentence,
+    node_sentences,
+)
 from hamid.sched.placement.place import place, place_on_node
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.refusal import Refusal
@@ -179,3 +184,23 @@ def test_a_cluster_without_cards_says_so():
         == "none of 2 nodes registers a card"
     )
     assert cluster_sentence(asking(), {}) == "no node was offered"
+
+
+def test_reasons_have_cards_nodes_amounts_and_units():
+    request = asking(selection=DeviceSelection(use_models=("A100",)))
+    nodes = [
+        make_node("a", usages=cards(2, memory_used_mib=39_000)),
+        make_node("b", usages=[card(0, memory_used_mib=38_800), card(1, model=T4)]),
+    ]
+    refusals = place(request, nodes, policies=Policies()).refusals
+
+    memory, model = card_reasons(request, refusals)
+
+    assert (memory.kind, memory.card_count, memory.node_count) == ("memory", 3, 2)
+    assert (memory.asked, memory.free, memory.lacking, memory.unit) == (3_000, 1_200, 1_800, "MiB")
+    assert memory.text == "3 cards on 2 nodes lack memory (need 3000 MiB, most free 1200 MiB)"
+    assert (model.text, model.lacking, model.unit) == (
+        "1 card on 1 node is of another model (A100 asked)",
+        0,
+        "",
+    )

@@ -1,0 +1,132 @@
+"""`hamid explain` and `hamid fit`: asks the leader over HTTP, and tells a person what it said."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode
+from urllib.request import urlopen
+
+from hamid.errors import HamidError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+JsonObject = dict[str, Any]
+
+TIMEOUT_S: Final = 30.0
+NODES_SHOWN: Final = 20
+
+
+class LeaderRefused(HamidError):
+    """The leader cannot be reached, or does not answer what was asked."""
+
+
+def ask(server: str, path: Sequence[str], query: Iterable[tuple[str, str]] = ()) -> JsonObject:
+    """What the server answers.
+
+    Raises:
+        SettingsError: the URL is none.
+        LeaderRefused: there is no answer, or another than was asked for.
+    """
+    if not server.startswith(("http://", "https://")):
+        raise SettingsError(
+            f"--server is {server!r}, which is no URL", hint="write http://HOST:PORT"
+        )
+    url = "/".join([server.rstrip("/"), *(quote(part, safe="") for part in path)])
+    asked = urlencode(list(query))
+    try:
+        # The scheme was looked at above.
+        with urlopen(f"{url}?{asked}" if asked else url, timeout=TIMEOUT_S) as answer:  # noqa: S310
+            found: JsonObject = json.load(answer)
+            return found
+    except HTTPError as error:
+        raise _refusal(error) from error
+    except (URLError, TimeoutError, ValueError) as error:
+        raise LeaderRefused(
+            f"{server} does not answer: {getattr(error, 'reason', error)}",
+            hint="let --server lead to the replica that leads, as with kubectl port-forward",
+        ) from error
+
+
+def _refusal(error: HTTPError) -> LeaderRefused:
+    text = error.read().decode(errors="replace")
+    try:
+        said = json.loads(text)
+        return LeaderRefused(said["message"], hint=said["hint"])
+    except (ValueError, KeyError, TypeError):
+        words = text.strip() or HTTPStatus(error.code).phrase
+        return LeaderRefused(f"{error.code}: {words}", hint="compare --server with the settings")
+
+
+def explain_lines(answer: JsonObject) -> Iterator[str]:
+    """The answer of /explain, for people."""
+    yield f"{answer['pod']}: {answer['state']}"
+    if "sentence" in answer:
+        yield f"  {answer['sentence']}"
+    for reason in answer.get("reasons", ()):
+        lacking = f"; short by {reason['lacking']} {reason['unit']}" if reason["unit"] else ""
+        yield f"  - {reason['text']}{lacking}"
+    for problem, nodes in answer["node_problems"].items():
+        yield f"  - {len(nodes)} nodes: {problem}"
+    if answer.get("changes"):
+        yield "It would fit with any one of these:"
+        yield from (f"  - {c['text']} (node {c['node']})" for c in answer["changes"])
+    yield from _placed_lines(answer)
+    yield from _decision_lines(answer)
+
+
+def _placed_lines(answer: JsonObject) -> Iterator[str]:
+    if "containers" not in answer:
+        return
+    yield f"  on node {answer['node']}"
+    by_uuid = {card["uuid"]: card for card in answer["cards"]}
+    for container in answer["containers"]:
+        for share in container["cards"]:
+            model = by_uuid.get(share["uuid"], {}).get("model", "unknown")
+            yield (
+                f"  - {container['name']}: {share['memory_mib']} MiB, {share['core_percent']} % of "
+                f"{share['uuid']} ({model})"
+            )
+    yield from (
+        f"    card {card['index']} {'*' if card['is_chosen'] else ' '} {card['memory_used_mib']} of "
+        f"{card['memory_mib']} MiB, {card['core_used_percent']} % of the cores, "
+        f"{card['slots_used']} of {card['slots']} slots in use"
+        for card in answer["cards"]
+    )
+
+
+def _decision_lines(answer: JsonObject) -> Iterator[str]:
+    decision = answer["decision"]
+    if decision is None:
+        if answer["state"] in {"placed", "reserved"}:
+            yield "The decision is not known any more: another replica took it, or long ago."
+        return
+    if not decision["best"]:
+        return
+    yield (
+        f"Decided among {decision['fitting_nodes']} nodes by {', '.join(decision['policies'])} "
+        "(the smaller the better):"
+    )
+    for found in decision["best"]:
+        terms = ", ".join(f"{name} {cost}" for name, cost in found["terms"].items())
+        yield f"  - {found['node']}: {terms}; load {found['load_ppm'] / 10_000:.1f} % of 300 %"
+
+
+def fit_lines(answer: JsonObject) -> Iterator[str]:
+    """The answer of /fit, for people."""
+    nodes, what_if = answer["nodes"], answer["what_if"]
+    yield f"{answer['pods']} more pods fit on {len(nodes)} nodes"
+    if what_if is not None:
+        lost = [*what_if["without_nodes"], *what_if["without_cards"]]
+        yield f"  without {', '.join(lost)}; {answer['pods_now']} fit now"
+        yield (
+            f"  {what_if['evicted']} pods would have to leave; "
+            f"{what_if['resettled']} would find room elsewhere"
+        )
+        yield from (f"  - {pod_key} would not" for pod_key in what_if["homeless"])
+    yield from (f"  - {each['node']}: {each['pods']}" for each in nodes[:NODES_SHOWN])
+    if len(nodes) > NODES_SHOWN:
+        yield f"  … and {len(nodes) - NODES_SHOWN} nodes more (all with --json)"

@@ -1,0 +1,220 @@
+"""Answers people who ask why a pod is where it is, or waits, and how many more would fit.
+
+All of it is worked out on snapshots, in a thread beside the loop: the leader goes on deciding, and
+nothing is reserved, learned or written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hamid.codec.pod_request import decode_pod_request
+from hamid.errors import RequestError
+from hamid.sched.answers import (
+    decision_answer,
+    fit_answer,
+    pending_answer,
+    placed_answer,
+    problems_answer,
+    what_if_answer,
+)
+from hamid.sched.bind import not_leading
+from hamid.sched.placement.capacity import capacity, freed, remaining, request_held, resettled
+from hamid.sched.placement.place import Unplaceable, place
+from hamid.sched.placement.smallest_change import smallest_changes
+from hamid.sched.placement.typical import Arrivals
+from hamid.web.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hamid.kube.port import JsonObject
+    from hamid.model.allocation import PodAllocation
+    from hamid.model.node import NodeSnapshot
+    from hamid.model.request import PodRequest
+    from hamid.sched.cache import ClusterCache
+    from hamid.sched.leadership import Leadership
+    from hamid.sched.placement.policy import Policies
+    from hamid.sched.records import PodRecord
+    from hamid.sched.settings import SchedSettings
+    from hamid.sched.verdicts import Verdicts
+
+_NOT_OURS: Final = "the pod asks for no card: it is not ours to place"
+
+
+class _Holder(NamedTuple):
+    """A pod that holds cards, and what it would ask for."""
+
+    allocation: PodAllocation
+    request: PodRequest
+    is_initialized: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Nodes supposed to be drained, and cards supposed to be lost."""
+
+    without_nodes: tuple[str, ...] = ()
+    without_cards: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.without_nodes or self.without_cards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explainer:
+    """Explains, on the replica that leads."""
+
+    cache: ClusterCache
+    verdicts: Verdicts
+    leadership: Leadership
+    settings: SchedSettings
+
+    async def explain(self, namespace: str, pod_name: str) -> JsonObject:
+        """Why the pod is where it is, or why it waits.
+
+        Raises:
+            Refusal: this replica does not lead, or there is no such pod.
+        """
+        self._admit()
+        record = self._pod(namespace, pod_name)
+        answer: JsonObject = {
+            "pod": record.pod_key,
+            "uid": record.pod_uid,
+            "decision": decision_answer(self.verdicts.verdict(record.pod_uid)),
+            "node_problems": problems_answer(self.cache.node_problems()),
+        }
+        kept = self.cache.reservation(record.pod_uid)
+        allocation = record.allocation or (kept.allocation if kept is not None else None)
+        if record.problem:
+            return answer | {"state": "invalid", "sentence": record.problem}
+        if allocation is not None:
+            state = "placed" if record.node_name else "reserved"
+            node = self.cache.snapshot(allocation.node_name)
+            return answer | {"state": state} | placed_answer(allocation, node)
+        if record.request is None:
+            return answer | {"state": "not-ours", "sentence": _NOT_OURS}
+        found = await asyncio.to_thread(
+            _pending, record.request, self.cache.snapshots(), self.settings.policies
+        )
+        return answer | {"state": "pending"} | found
+
+    def _admit(self) -> None:
+        if not self.leadership.may_act():
+            raise not_leading(self.leadership)
+        if not self.cache.is_synced:
+            raise Refusal(
+                "this replica has just begun to lead and still lists the cluster",
+                hint="ask again in a few seconds",
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+            )
+
+    def _pod(self, namespace: str, pod_name: str) -> PodRecord:
+        for record in self.cache.pod_records():
+            if record.pod_name == pod_name and record.namespace == namespace:
+                return record
+        raise Refusal(
+            f"no pod {namespace}/{pod_name} waits for a node or holds cards",
+            hint="compare with kubectl get pods; one that has ended is not kept",
+            status=HTTPStatus.NOT_FOUND,
+        )
+
+    async def fit(self, pod: JsonObject, what_if: WhatIf) -> JsonObject:
+        """How many more pods like this one fit, and where.
+
+        Args:
+            pod: as one would create it.
+            what_if: what to suppose.
+
+        Raises:
+            RequestError: the pod asks for what cannot be, or for no card; or what is supposed to
+                be lost is not there.
+            Refusal: this replica does not lead.
+        """
+        self._admit()
+        request = decode_pod_request(
+            pod, names=self.settings.resources, defaults=self.settings.defaults
+        )
+        if request is None:
+            raise RequestError(
+                "no card is asked for", hint=f"ask for {self.settings.resources.count}"
+            )
+        nodes = self.cache.snapshots()
+        self._assert_known(nodes, what_if)
+        leaving = self._leaving(what_if)
+        return await asyncio.to_thread(
+            _fit, request, nodes, what_if, leaving, self.settings.policies
+        )
+
+    def _assert_known(self, nodes: Sequence[NodeSnapshot], what_if: WhatIf) -> None:
+        cards = {usage.device.device_uuid for node in nodes for usage in node.usages}
+        for what, names, known in (
+            ("node", what_if.without_nodes, {node.node_name for node in nodes}),
+            ("card", what_if.without_cards, cards),
+        ):
+            for name in names:
+                if name not in known:
+                    raise RequestError(
+                        f"there is no {what} {name!r} among the {len(known)} that are known",
+                        hint="compare with kubectl get nodes, or with /debug/cache",
+                    )
+
+    def _leaving(self, what_if: WhatIf) -> list[_Holder]:
+        """The pods that hold what is supposed to be lost, by record or by reservation."""
+        found = []
+        for record in self.cache.pod_records():
+            kept = self.cache.reservation(record.pod_uid)
+            allocation = record.allocation or (kept.allocation if kept is not None else None)
+            if allocation is None:
+                continue
+            uuids = {s.device_uuid for c in allocation.containers for s in c.shares}
+            if allocation.node_name in what_if.without_nodes or not uuids.isdisjoint(
+                what_if.without_cards
+            ):
+                request = record.request or request_held(
+                    allocation, namespace=record.namespace, pod_name=record.pod_name
+                )
+                found.append(_Holder(allocation, request, record.is_initialized))
+        return found
+
+
+def _pending(request: PodRequest, nodes: Sequence[NodeSnapshot], policies: Policies) -> JsonObject:
+    outcome = place(request, nodes, policies=policies)
+    is_stuck = isinstance(outcome, Unplaceable)
+    changes = smallest_changes(request, nodes, policies) if is_stuck else ()
+    return pending_answer(request, outcome, changes)
+
+
+def _fit(
+    request: PodRequest,
+    nodes: Sequence[NodeSnapshot],
+    what_if: WhatIf,
+    leaving: Sequence[_Holder],
+    policies: Policies,
+) -> JsonObject:
+    now = capacity(request, nodes, policies=policies)
+    if not what_if:
+        return fit_answer(now, before=now.pod_count, what_if=None)
+    by_name = {node.node_name: node for node in nodes}
+    for holder in leaving:
+        node = by_name.get(holder.allocation.node_name)
+        if node is None:  # the pod outlives its node in the books
+            continue
+        by_name[node.node_name] = freed(
+            node, holder.allocation, is_initialized=holder.is_initialized
+        )
+    left = remaining(
+        by_name.values(),
+        without_nodes=what_if.without_nodes,
+        without_cards=what_if.without_cards,
+    )
+    evicted = [holder.request for holder in leaving]
+    after = resettled(evicted, left, policies=policies, arrivals=Arrivals())
+    return fit_answer(
+        capacity(request, after.nodes, policies=policies),
+        before=now.pod_count,
+        what_if=what_if_answer(what_if.without_nodes, what_if.without_cards, evicted, after),
+    )

@@ -1,0 +1,185 @@
+"""What people read at the command line, asked over HTTP of a server in a thread."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from click.testing import CliRunner
+
+from hamid.cli import main
+from hamid.daemon.ask import LeaderRefused, ask, explain_lines, fit_lines
+from hamid.errors import SettingsError
+
+PENDING = {
+    "pod": "default/p",
+    "state": "pending",
+    "sentence": "no card of 1 fits",
+    "reasons": [
+        {"text": "1 card on 1 node lacks memory", "lacking": 5, "unit": "MiB"},
+        {"text": "1 card on 1 node is cordoned", "lacking": 0, "unit": ""},
+    ],
+    "changes": [{"text": "drop a", "node": "n"}],
+    "node_problems": {"unreadable": ["x", "y"]},
+    "decision": None,
+}
+PLACED = {
+    "pod": "default/p",
+    "state": "placed",
+    "node": "n",
+    "containers": [{"name": "main", "cards": [{"uuid": "u", "memory_mib": 7, "core_percent": 30}]}],
+    "cards": [
+        {
+            "uuid": "u",
+            "index": 0,
+            "model": "T4",
+            "is_chosen": True,
+            "memory_used_mib": 7,
+            "memory_mib": 10,
+            "core_used_percent": 30,
+            "slots_used": 1,
+            "slots": 10,
+        }
+    ],
+    "node_problems": {},
+    "decision": {
+        "fitting_nodes": 2,
+        "policies": ["binpack"],
+        "best": [{"node": "n", "terms": {"binpack": -5}, "load_ppm": 1_500_000}],
+    },
+}
+FIT = {
+    "pods": 21,
+    "pods_now": 30,
+    "nodes": [{"node": f"n{n}", "pods": 1} for n in range(21)],
+    "what_if": {
+        "without_nodes": ["a"],
+        "without_cards": ["c"],
+        "evicted": 2,
+        "resettled": 1,
+        "homeless": ["default/q"],
+    },
+}
+
+
+@contextmanager
+def answering(status, body):
+    """A server that answers all with the same, and the paths it was asked for."""
+    paths = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            paths.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", paths
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_path_and_query_reach_the_server_quoted():
+    with answering(200, '{"a": 1}') as (server, paths):
+        assert ask(f"{server}/", ("explain", "a b", "c/d"), [("x", "1"), ("x", "a=b")]) == {"a": 1}
+
+    assert paths == ["/explain/a%20b/c%2Fd?x=1&x=a%3Db"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        pytest.param(404, '{"message": "no pod", "hint": "look"}', r"no pod \(look\)", id="ours"),
+        pytest.param(403, "this machine only", "403: this machine only", id="text"),
+        pytest.param(500, "", "500: Internal Server Error", id="nothing"),
+        pytest.param(200, "<html>", "does not answer", id="no JSON"),
+    ],
+)
+def test_what_goes_wrong_is_told(status, body, words):
+    with answering(status, body) as (server, _), pytest.raises(LeaderRefused, match=words):
+        ask(server, ("fit",))
+
+
+def test_a_server_that_is_not_there_is_told():
+    with answering(200, "") as (server, _):
+        pass
+
+    with pytest.raises(LeaderRefused, match="does not answer"):
+        ask(server, ("fit",))
+
+
+def test_a_server_needs_a_scheme():
+    with pytest.raises(SettingsError, match="no URL"):
+        ask("file:///etc/passwd", ("fit",))
+
+
+def test_a_waiting_pod_in_words():
+    assert list(explain_lines(PENDING)) == [
+        "default/p: pending",
+        "  no card of 1 fits",
+        "  - 1 card on 1 node lacks memory; short by 5 MiB",
+        "  - 1 card on 1 node is cordoned",
+        "  - 2 nodes: unreadable",
+        "It would fit with any one of these:",
+        "  - drop a (node n)",
+    ]
+
+
+def test_a_placed_pod_in_words():
+    assert list(explain_lines(PLACED)) == [
+        "default/p: placed",
+        "  on node n",
+        "  - main: 7 MiB, 30 % of u (T4)",
+        "    card 0 * 7 of 10 MiB, 30 % of the cores, 1 of 10 slots in use",
+        "Decided among 2 nodes by binpack (the smaller the better):",
+        "  - n: binpack -5; load 150.0 % of 300 %",
+    ]
+    assert "not known any more" in list(explain_lines(PLACED | {"decision": None}))[-1]
+
+
+def test_capacity_in_words():
+    lines = list(fit_lines(FIT))
+
+    assert lines[:4] == [
+        "21 more pods fit on 21 nodes",
+        "  without a, c; 30 fit now",
+        "  2 pods would have to leave; 1 would find room elsewhere",
+        "  - default/q would not",
+    ]
+    assert lines[-1] == "  … and 1 nodes more (all with --json)"
+    assert len(list(fit_lines(FIT | {"what_if": None}))) == 22
+
+
+def test_the_command_line_asks_and_prints():
+    with answering(200, json.dumps(FIT)) as (server, paths):
+        arguments = ["fit", "--gpu", "1", "--gpumem", "3000", "--gpucores", "30"]
+        arguments += ["--without-node", "a", "--without-node", "b", "--server", server]
+        words = CliRunner().invoke(main, arguments)
+        whole = CliRunner().invoke(main, [*arguments, "--json"])
+
+    assert words.output.startswith("21 more pods fit")
+    assert json.loads(whole.output) == FIT
+    assert paths[0] == "/fit?gpu=1&gpumem=3000&gpucores=30&without-node=a&without-node=b"
+
+
+def test_the_command_line_explains_and_complains():
+    with answering(200, json.dumps(PENDING)) as (server, paths):
+        good = CliRunner().invoke(main, ["explain", "default/p", "--server", server])
+        bad = CliRunner().invoke(main, ["explain", "p", "--server", server])
+    gone = CliRunner().invoke(main, ["explain", "default/p", "--server", server])
+
+    assert (good.exit_code, paths) == (0, ["/explain/default/p"])
+    assert bad.exit_code == 2
+    assert "write NAMESPACE/POD" in bad.output
+    assert gone.exit_code == 1
+    assert "→ let --server lead to the replica that leads" in gone.output

@@ -1,0 +1,147 @@
+import pytest
+
+from hamid.errors import RequestError
+from hamid.sched.explainer import Explainer, WhatIf
+from hamid.sched.leadership import FixedLeadership
+from hamid.web.errors import Refusal
+from tests.builders import container_object, pod_object
+from tests.sched.builders import make_devices, make_share
+from tests.sched.objects import bound, registered, waiting
+from tests.sched.world import World
+
+
+@pytest.fixture
+def world():
+    return World(pod_wait_s=0.01, sync_wait_s=0.01)
+
+
+def explainer_of(world, leadership=None):
+    return Explainer(
+        cache=world.cache,
+        verdicts=world.extender.explanations,
+        leadership=leadership or world.leadership,
+        settings=world.settings,
+    )
+
+
+def shape(mib):
+    return pod_object(container_object("main", {"gpu": 1, "gpumem": mib}))
+
+
+async def explained(world, name):
+    before = world.cache.snapshots(), world.cache.reservations()
+    answer = await explainer_of(world).explain("default", name)
+    assert (world.cache.snapshots(), world.cache.reservations()) == before
+    return answer
+
+
+async def test_a_waiting_pod_is_told_what_is_lacking_and_what_would_help(world):
+    (call,) = await world.create(registered(), waiting(name="big", mib=50_000))
+    await world.filter(call)
+
+    answer = await explained(world, "big")
+
+    assert answer["state"] == "pending"
+    assert answer["reasons"][0]["lacking"] == 10_000
+    assert [change["kind"] for change in answer["changes"]] == ["memory"]
+    assert answer["sentence"] == answer["decision"]["sentence"]
+
+
+async def test_a_pod_that_was_never_asked_about_is_explained_too(world):
+    await world.create(registered(), waiting(name="new"))
+
+    answer = await explained(world, "new")
+
+    assert answer["fits_now"] == ["node-a"]
+    assert answer["decision"] is None
+
+
+async def test_a_placed_pod_is_told_why_there(world):
+    (call,) = await world.create(registered("a"), registered("b"), waiting(name="p"))
+    await world.filter(call)
+    assert (await explained(world, "p"))["state"] == "reserved"
+    await world.binder.bind(call.bind("a"))
+    await world.sync()
+
+    answer = await explained(world, "p")
+
+    assert (answer["state"], answer["node"]) == ("placed", "a")
+    assert [found["node"] for found in answer["decision"]["best"]] == ["a", "b"]
+    assert all("fragmentation" in found["terms"] for found in answer["decision"]["best"])
+    assert [card["is_chosen"] for card in answer["cards"]] == [True]
+
+
+async def test_pods_that_are_not_ours_or_not_right_are_told_so(world):
+    await world.create(
+        registered(),
+        waiting(name="cpu", containers=(container_object("main", {}),)),
+        waiting(name="wrong", mib=0),
+    )
+
+    assert (await explained(world, "cpu"))["state"] == "not-ours"
+    assert (await explained(world, "wrong"))["state"] == "invalid"
+
+
+async def test_an_unknown_pod_is_refused(world):
+    await world.create(registered())
+
+    with pytest.raises(Refusal, match="no pod default/nobody") as caught:
+        await explained(world, "nobody")
+
+    assert caught.value.status == 404
+
+
+async def test_only_the_leader_answers_and_only_when_it_knows_the_cluster(world):
+    with pytest.raises(Refusal, match="still lists the cluster"):
+        await explainer_of(world).explain("default", "p")
+    with pytest.raises(Refusal, match="does not lead"):
+        await explainer_of(world, FixedLeadership(is_leader=False)).fit(shape(1), WhatIf())
+
+
+async def test_more_pods_are_counted_by_node(world):
+    await world.create(registered("a"), registered("b", make_devices(2)))
+
+    answer = await explainer_of(world).fit(shape(20_000), WhatIf())
+
+    assert answer == {
+        "pods": 6,
+        "pods_now": 6,
+        "nodes": [{"node": "b", "pods": 4}, {"node": "a", "pods": 2}],
+        "what_if": None,
+    }
+
+
+async def test_the_pods_of_a_drained_node_take_room_elsewhere(world):
+    world.cache.take_nodes([registered("a", make_devices(2)), registered("b", make_devices(1))])
+    world.cache.take_pods(
+        bound(make_share(f"card-{n}", memory_mib=30_000), uid=f"u{n}", node_name="a")
+        for n in range(2)
+    )
+
+    answer = await explainer_of(world).fit(shape(5_000), WhatIf(without_nodes=("a",)))
+
+    assert (answer["pods_now"], answer["pods"]) == (12, 2)
+    assert answer["what_if"]["evicted"] == 2
+    assert len(answer["what_if"]["homeless"]) == 1
+
+
+async def test_a_lost_card_is_counted_out_and_its_pods_move(world):
+    world.cache.take_nodes([registered("a", make_devices(2))])
+    world.cache.take_pods([bound(make_share("card-1", memory_mib=30_000), node_name="a")])
+
+    answer = await explainer_of(world).fit(shape(10_000), WhatIf(without_cards=("card-1",)))
+
+    assert (answer["pods_now"], answer["pods"]) == (5, 1)
+    assert answer["what_if"]["resettled"] == 1
+
+
+async def test_what_cannot_be_meant_is_refused(world):
+    await world.create(registered())
+    explainer = explainer_of(world)
+
+    with pytest.raises(RequestError, match="no node 'x' among the 1"):
+        await explainer.fit(shape(1), WhatIf(without_nodes=("x",)))
+    with pytest.raises(RequestError, match="no card 'y'"):
+        await explainer.fit(shape(1), WhatIf(without_cards=("y",)))
+    with pytest.raises(RequestError, match="no card is asked for"):
+        await explainer.fit(pod_object(container_object("main", {})), WhatIf())
