@@ -10,7 +10,8 @@
  *
  * Rules: fixed-width little-endian fields, padding spelled out and zero; "unlimited" is UINT64_MAX,
  * "nothing" is 0. hamid/hooks/abi/pages.py is the other side, written by hand as well;
- * tests/native/test_page_layout.py compares the two. Any change raises HAMID_ABI_VERSION.
+ * tests/native/test_page_layout.py compares the two. Any change raises HAMID_ABI_VERSION, or, of
+ * the usage page alone, HAMID_USAGE_VERSION: so a running container still reads its control page.
  */
 #pragma once
 
@@ -19,6 +20,8 @@
 #include <stdint.h>
 
 #define HAMID_ABI_VERSION 1u
+/* The usage page's own. Version 1 had zeros in place of budget_due_ns, and is read as well. */
+#define HAMID_USAGE_VERSION 2u
 
 #define HAMID_CONTROL_MAGIC 0x4c544344494d4148ull /* "HAMIDCTL" in memory */
 #define HAMID_USAGE_MAGIC 0x45535544494d4148ull   /* "HAMIDUSE" */
@@ -96,7 +99,8 @@ struct hamid_usage {
 	uint32_t slots_high_water; /* slots at and above were never used */
 	uint8_t reserved[80];
 	char device_uuids[HAMID_DEVICES_MAX][HAMID_UUID_BYTES];
-	uint8_t reserved_tail[896];
+	uint64_t budget_due_ns[HAMID_DEVICES_MAX]; /* see throttle.h */
+	uint8_t reserved_tail[384];
 };
 
 #define HAMID_CONTROL_BYTES_MAX \
@@ -130,6 +134,7 @@ static_assert(offsetof(struct hamid_usage, feature_bits) == 32, "usage feature_b
 static_assert(offsetof(struct hamid_usage, device_count) == 40, "usage device_count");
 static_assert(offsetof(struct hamid_usage, slots_high_water) == 44, "usage slots_high_water");
 static_assert(offsetof(struct hamid_usage, device_uuids) == 128, "usage device_uuids");
+static_assert(offsetof(struct hamid_usage, budget_due_ns) == 3200, "usage budget_due_ns");
 static_assert(sizeof(struct hamid_usage_slot) == 1088, "usage slot");
 static_assert(sizeof(struct hamid_usage_slot) % 64 == 0, "slots start on cache lines");
 static_assert(offsetof(struct hamid_usage_slot, pid) == 4, "slot pid");

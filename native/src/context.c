@@ -106,3 +106,8 @@ void context_forget(void)
 {
 	atomic_fetch_add(&contexts_gone, 1);
 }
+
+uint64_t context_gone_count(void)
+{
+	return atomic_load_explicit(&contexts_gone, memory_order_relaxed);
+}

@@ -30,3 +30,6 @@ CUresult context_of_stream(CUstream stream, struct whereabouts *ret_there);
 
 /* A context was destroyed or reset: handles may be given again. */
 void context_forget(void);
+
+/* How often that was. */
+uint64_t context_gone_count(void);

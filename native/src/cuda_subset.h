@@ -13,6 +13,7 @@ typedef unsigned int CUdeviceptr_v1; /* before 3.2 */
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUfunc_st *CUfunction;
 typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUextMemory_st *CUexternalMemory;
@@ -27,6 +28,7 @@ typedef uint64_t cuuint64_t;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
 typedef struct CUmemAccessDesc_st CUmemAccessDesc;
+typedef struct CUlaunchAttribute_st CUlaunchAttribute;
 
 typedef struct {
 	char bytes[16];
@@ -42,6 +44,7 @@ typedef enum {
 	CUDA_ERROR_INVALID_CONTEXT = 201,
 	CUDA_ERROR_OPERATING_SYSTEM = 304,
 	CUDA_ERROR_NOT_FOUND = 500,
+	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_NOT_PERMITTED = 800,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
 	CUDA_ERROR_UNKNOWN = 999,
@@ -55,6 +58,7 @@ typedef enum {
 
 /* Enumerations of the vendor's are ints with these values. */
 typedef int CUarray_format;
+typedef int CUstreamCaptureMode;
 typedef int CUstreamCaptureStatus;
 typedef int CUmemPool_attribute;
 typedef int CUgraphMem_attribute;
@@ -205,3 +209,29 @@ typedef struct {
 	unsigned int flags;
 	unsigned int reserved[2];
 } CUarrayMapInfo;
+
+typedef struct {
+	unsigned int gridDimX;
+	unsigned int gridDimY;
+	unsigned int gridDimZ;
+	unsigned int blockDimX;
+	unsigned int blockDimY;
+	unsigned int blockDimZ;
+	unsigned int sharedMemBytes;
+	CUstream hStream;
+	CUlaunchAttribute *attrs;
+	unsigned int numAttrs;
+} CUlaunchConfig;
+
+typedef struct {
+	CUfunction function;
+	unsigned int gridDimX;
+	unsigned int gridDimY;
+	unsigned int gridDimZ;
+	unsigned int blockDimX;
+	unsigned int blockDimY;
+	unsigned int blockDimZ;
+	unsigned int sharedMemBytes;
+	CUstream hStream;
+	void **kernelParams;
+} CUDA_LAUNCH_PARAMS_v1;

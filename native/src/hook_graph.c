@@ -13,6 +13,7 @@
 #include "context.h"
 #include "errors.h"
 #include "hook_graph.h"
+#include "hook_launch.h"
 #include "hook_pool.h"
 #include "hooks.h"
 #include "real.h"
@@ -81,7 +82,16 @@ HOOK_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct launch launch;
 	CUresult cr = begin(exec, stream, &launch);
-	return cr == CUDA_SUCCESS ? end(&launch, real.cuGraphLaunch(exec, stream)) : cr;
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	const struct launch_what what = {
+		.handle = exec,
+		.stream = stream,
+		.is_thread_form = false,
+	};
+	struct launch_ticket ticket;
+	launch_begin(&what, &ticket);
+	return end(&launch, launch_end(&ticket, real.cuGraphLaunch(exec, stream)));
 }
 
 HOOK_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
@@ -90,7 +100,16 @@ HOOK_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct launch launch;
 	CUresult cr = begin(exec, stream, &launch);
-	return cr == CUDA_SUCCESS ? end(&launch, real.cuGraphLaunch_ptsz(exec, stream)) : cr;
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	const struct launch_what what = {
+		.handle = exec,
+		.stream = stream,
+		.is_thread_form = true,
+	};
+	struct launch_ticket ticket;
+	launch_begin(&what, &ticket);
+	return end(&launch, launch_end(&ticket, real.cuGraphLaunch_ptsz(exec, stream)));
 }
 
 HOOK_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)

@@ -5,12 +5,14 @@
  *
  * Open: these take nothing, and are never refused.
  */
+#include "hook_launch.h"
 #include "hook_pool.h"
 #include "hooks.h"
 #include "real.h"
 
 static CUresult settled(CUresult cr)
 {
+	launch_look_soon();
 	hook_settle_pools();
 	return cr;
 }

@@ -35,6 +35,7 @@ struct pages_device {
 	char name[HAMID_UUID_BYTES]; /* as the control page writes it */
 	_Atomic uint64_t limit_epoch; /* which reading of the control page the limit is of */
 	_Atomic uint64_t limit_bytes;
+	_Atomic uint32_t core_percent; /* 0 or 100: no cap; of the same reading */
 	_Atomic uint64_t cell; /* its cell's index + 1, under the count of forks it was found in */
 };
 
@@ -43,6 +44,15 @@ struct pages_device {
  * as pages_limit().
  */
 int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes);
+
+/*
+ * The share of the device's time, 1 to 99; 0: no cap. Of a page that cannot be trusted now, what was
+ * last read.
+ */
+uint32_t pages_device_percent(struct pages_device *device);
+
+/* The device's word in the usage page (throttle.h), or NULL. Joins the page. */
+uint64_t *pages_device_budget(struct pages_device *device);
 
 /* Look at the control page at the next question, however short ago it was looked at. */
 void pages_look_again(void);

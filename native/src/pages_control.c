@@ -240,10 +240,20 @@ int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes)
 	if (r == 0) {
 		memcpy(device->name, limit.uuid, sizeof device->name);
 		atomic_store(&device->limit_bytes, limit.memory_limit_bytes);
+		atomic_store(&device->core_percent, limit.core_percent);
 		atomic_store(&device->limit_epoch, atomic_load(&epoch));
 		*ret_limit_bytes = limit.memory_limit_bytes;
 	}
 	pthread_mutex_unlock(&mutex);
 	errno = saved_errno;
 	return r;
+}
+
+uint32_t pages_device_percent(struct pages_device *device)
+{
+	uint64_t limit_bytes;
+	if (pages_device_limit(device, &limit_bytes) == -ENOENT)
+		return 0;
+	const uint32_t percent = atomic_load_explicit(&device->core_percent, memory_order_relaxed);
+	return percent < 100 ? percent : 0;
 }

@@ -279,6 +279,15 @@ int pages_device_cell(struct pages_device *device, uint16_t *ret_cell)
 	return r;
 }
 
+uint64_t *pages_device_budget(struct pages_device *device)
+{
+	uint16_t cell;
+	if (pages_device_cell(device, &cell) < 0)
+		return NULL;
+	struct hamid_usage *page = usage_file_page();
+	return page ? &page->budget_due_ns[cell] : NULL;
+}
+
 int pages_claim(uint16_t cell, uint64_t size_bytes, uint64_t limit_bytes)
 {
 	struct claim claim = {

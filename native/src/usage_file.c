@@ -147,7 +147,8 @@ int usage_file_open(bool may_create)
 
 static bool is_page_of_ours(const struct hamid_usage *page)
 {
-	return page->magic == HAMID_USAGE_MAGIC && page->abi_version == HAMID_ABI_VERSION &&
+	return page->magic == HAMID_USAGE_MAGIC && page->abi_version >= 1 &&
+	       page->abi_version <= HAMID_USAGE_VERSION &&
 	       page->size_bytes == HAMID_USAGE_BYTES && page->header_bytes == sizeof *page &&
 	       page->slot_bytes == sizeof(struct hamid_usage_slot) &&
 	       page->slot_count == HAMID_SLOTS_MAX && page->device_capacity == HAMID_DEVICES_MAX &&
@@ -158,7 +159,7 @@ static bool is_page_of_ours(const struct hamid_usage *page)
 static int make_page(void)
 {
 	static const struct hamid_usage fresh = {
-		.abi_version = HAMID_ABI_VERSION,
+		.abi_version = HAMID_USAGE_VERSION,
 		.size_bytes = HAMID_USAGE_BYTES,
 		.header_bytes = sizeof(struct hamid_usage),
 		.slot_bytes = sizeof(struct hamid_usage_slot),

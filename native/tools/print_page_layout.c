@@ -46,6 +46,7 @@ int main(void)
 	FIELD(hamid_usage, slots_high_water);
 	FIELD(hamid_usage, reserved);
 	FIELD(hamid_usage, device_uuids);
+	FIELD(hamid_usage, budget_due_ns);
 	FIELD(hamid_usage, reserved_tail);
 	SIZE(hamid_usage_slot);
 	FIELD(hamid_usage_slot, state);
@@ -59,6 +60,7 @@ int main(void)
 	FIELD(hamid_usage_cell, used_bytes);
 	FIELD(hamid_usage_cell, pending_bytes);
 	NUMBER(HAMID_ABI_VERSION);
+	NUMBER(HAMID_USAGE_VERSION);
 	NUMBER(HAMID_CONTROL_MAGIC);
 	NUMBER(HAMID_USAGE_MAGIC);
 	NUMBER(HAMID_UUID_BYTES);

@@ -79,6 +79,10 @@ def test_the_parts_are_as_long_as_the_other_side_has_them(layout):
         pages.USAGE_HEADER.size,
         contract.DEVICES_MAX * pages.UUID_BYTES,
     ]
+    assert layout["hamid_usage.budget_due_ns"] == [
+        pages.USAGE_BUDGETS_OFFSET,
+        contract.DEVICES_MAX * pages.USAGE_BUDGET.size,
+    ]
     assert layout["hamid_usage_slot"] == pages.USAGE_SLOT_BYTES
     assert layout["hamid_usage_slot.cells"] == [
         pages.USAGE_SLOT.size,
@@ -89,6 +93,7 @@ def test_the_parts_are_as_long_as_the_other_side_has_them(layout):
 def test_numbers_and_paths_are_the_same_on_both_sides(layout):
     python = {
         "HAMID_ABI_VERSION": contract.ABI_VERSION,
+        "HAMID_USAGE_VERSION": contract.USAGE_VERSION,
         "HAMID_CONTROL_MAGIC": pages.CONTROL_MAGIC,
         "HAMID_USAGE_MAGIC": pages.USAGE_MAGIC,
         "HAMID_UUID_BYTES": pages.UUID_BYTES,

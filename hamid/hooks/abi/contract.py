@@ -16,6 +16,8 @@ from __future__ import annotations
 from typing import Final
 
 ABI_VERSION: Final = 1
+USAGE_VERSION: Final = 2
+"""The usage page's own; version 1 had zeros where the budgets are, and is read as well."""
 
 LIBRARY_PATH: Final = "/usr/local/hamid/libhamid.so"
 """The library, mounted read-only."""

@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from hamid.errors import AbiMismatch, HookError, PageCorrupt
-from hamid.hooks.abi.contract import ABI_VERSION, DEVICES_MAX, SLOTS_MAX
+from hamid.hooks.abi.contract import ABI_VERSION, DEVICES_MAX, SLOTS_MAX, USAGE_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,10 @@ USAGE_SLOT: Final = struct.Struct("<IIQQQ32s")
 USAGE_CELL: Final = struct.Struct("<QQ")
 USAGE_SLOT_BYTES: Final = USAGE_SLOT.size + DEVICES_MAX * USAGE_CELL.size
 USAGE_PAGE_BYTES: Final = USAGE_HEADER_BYTES + SLOTS_MAX * USAGE_SLOT_BYTES
+
+USAGE_BUDGET: Final = struct.Struct("<Q")
+USAGE_BUDGETS_OFFSET: Final = USAGE_HEADER.size + DEVICES_MAX * UUID_BYTES
+_USAGE_VERSIONS: Final = (1, USAGE_VERSION)
 
 SLOT_FREE: Final = 0
 SLOT_ACTIVE: Final = 1
@@ -157,7 +161,7 @@ def decode_control_page(page: bytes) -> ContainerLimits:
     fields = CONTROL_HEADER.unpack_from(page)
     magic, abi_version, size, header_bytes, device_bytes, device_count = fields[:6]
     mode, generation, features, priority, crc, reserved = fields[6:]
-    _check_head("control", magic, CONTROL_MAGIC, abi_version, features)
+    _check_head("control", magic, CONTROL_MAGIC, (abi_version, features), (ABI_VERSION,))
     if (header_bytes, device_bytes) != (CONTROL_HEADER.size, CONTROL_DEVICE.size):
         raise _corrupt("control", f"parts of {header_bytes} and {device_bytes} bytes")
     expected = CONTROL_HEADER.size + device_count * CONTROL_DEVICE.size
@@ -211,7 +215,7 @@ def decode_usage_page(page: bytes) -> UsageReport:
     features, device_count, slots_end = fields[7:10]
     if magic == 0:
         return UsageReport()  # made, not yet filled in
-    _check_head("usage", magic, USAGE_MAGIC, abi_version, features)
+    _check_head("usage", magic, USAGE_MAGIC, (abi_version, features), _USAGE_VERSIONS)
     expected = [USAGE_PAGE_BYTES, USAGE_HEADER_BYTES, USAGE_SLOT_BYTES, SLOTS_MAX, DEVICES_MAX]
     if sizes != expected:
         raise _corrupt("usage", f"sizes {sizes}, not {expected}")
@@ -260,13 +264,16 @@ def _is_uuid_text(uuid: str) -> bool:
     return 0 < len(uuid) < UUID_BYTES and all("!" <= char <= "~" for char in uuid)
 
 
-def _check_head(page: str, magic: int, expected: int, abi_version: int, features: int) -> None:
+def _check_head(
+    page: str, magic: int, expected: int, found: tuple[int, int], versions: tuple[int, ...]
+) -> None:
+    abi_version, features = found
     if magic != expected:
         raise _corrupt(page, f"starts with {magic:#018x}, not {expected:#018x}")
-    if abi_version != ABI_VERSION or features:
+    if abi_version not in versions or features:
         raise AbiMismatch(
             f"{page} page of ABI version {abi_version}, features {features:#x}, "
-            f"not version {ABI_VERSION}",
+            f"not version {versions[-1]}",
             hint=_UPGRADE,
         )
 

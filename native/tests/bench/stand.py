@@ -21,10 +21,18 @@ TIMEOUT_S = 300
 class Stand:
     """Starts programs bare or under the library, in one container."""
 
-    def __init__(self, directory: Path, *, limit_mib: int, driver: Path) -> None:
+    def __init__(
+        self, directory: Path, *, limit_mib: int | None, driver: Path, core_percent: int = 0
+    ) -> None:
         self.directory = directory
         limits = ContainerLimits(
-            devices=(DeviceLimit(device_uuid=CARD, memory_bytes=limit_mib * MIB),),
+            devices=(
+                DeviceLimit(
+                    device_uuid=CARD,
+                    memory_bytes=None if limit_mib is None else limit_mib * MIB,
+                    core_percent=core_percent,
+                ),
+            ),
             priority=1,
             generation=1,
         )
@@ -61,10 +69,17 @@ WORKER = NATIVE / "build/bench/worker"
 
 
 @contextlib.contextmanager
-def stand(limit_mib: int, driver: str = "build/bench") -> Iterator[Stand]:
+def stand(
+    limit_mib: int | None, driver: str = "build/bench", core_percent: int = 0
+) -> Iterator[Stand]:
     """Make a stand, and remove it."""
     with tempfile.TemporaryDirectory() as directory:
-        yield Stand(Path(directory), limit_mib=limit_mib, driver=NATIVE / driver)
+        yield Stand(
+            Path(directory),
+            limit_mib=limit_mib,
+            driver=NATIVE / driver,
+            core_percent=core_percent,
+        )
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

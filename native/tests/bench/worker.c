@@ -2,6 +2,7 @@
  * What the benchmarks run, with and without the library preloaded. Linked to no driver.
  *
  *   worker pairs THREADS LIVE BATCHES   ns per allocate-and-free pair, a line per batch
+ *   worker launches THREADS BATCHES     ns per launch, a line per batch
  *   worker replace LIVE BATCHES         the same; each frees one of the live blocks at random
  *   worker hold                         takes one block, says "ready", stays until stdin ends
  *   worker first                        initialises, takes a block, gives it back
@@ -30,6 +31,8 @@ static CUresult (*retain)(CUcontext *, CUdevice);
 static CUresult (*set_current)(CUcontext);
 static CUresult (*take)(CUdeviceptr *, size_t);
 static CUresult (*give)(CUdeviceptr);
+static CUresult (*launch)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+			  unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
 static CUcontext context;
 
 static void find(void *driver, const char *symbol, void *to)
@@ -50,6 +53,7 @@ static void start(void)
 	find(driver, "cuCtxSetCurrent", &set_current);
 	find(driver, "cuMemAlloc_v2", &take);
 	find(driver, "cuMemFree_v2", &give);
+	find(driver, "cuLaunchKernel", &launch);
 	if (init(0) || retain(&context, 0) || set_current(context))
 		exit(3);
 }
@@ -69,15 +73,24 @@ static void pairs_once(void)
 			exit(4);
 }
 
+static void launches_once(void)
+{
+	for (int i = 0; i < PAIRS; i++)
+		if (launch((CUfunction)(uintptr_t)0x3000, 132, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL))
+			exit(4);
+}
+
+static void (*once)(void) = pairs_once;
+
 static void *measure(void *argument)
 {
 	const int batches = *(const int *)argument;
 	if (set_current(context))
 		exit(3);
-	pairs_once();
+	once();
 	for (int i = 0; i < batches; i++) {
 		uint64_t from = now_ns(CLOCK_THREAD_CPUTIME_ID);
-		pairs_once();
+		once();
 		printf("%.1f\n", (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - from) / PAIRS);
 	}
 	return NULL;
@@ -156,7 +169,10 @@ int main(int argc, char **argv)
 	start();
 	if (strcmp(argv[1], "pairs") == 0 && argc == 5)
 		pairs(atoi(argv[2]), atol(argv[3]), atoi(argv[4]));
-	else if (strcmp(argv[1], "replace") == 0 && argc == 4)
+	else if (strcmp(argv[1], "launches") == 0 && argc == 4) {
+		once = launches_once;
+		pairs(atoi(argv[2]), 0, atoi(argv[3]));
+	} else if (strcmp(argv[1], "replace") == 0 && argc == 4)
 		replace(atol(argv[2]), atoi(argv[3]));
 	else if (strcmp(argv[1], "hold") == 0)
 		hold();

@@ -187,7 +187,7 @@ static void check_bad_usage_pages(void)
 {
 	CHECK("a usage page of another version is refused")
 	{
-		const uint32_t version = HAMID_ABI_VERSION + 1;
+		const uint32_t version = HAMID_USAGE_VERSION + 1;
 		EXPECT_EQUAL(in_child(take_60), 0);
 		overwrite_usage(offsetof(struct hamid_usage, abi_version), &version, sizeof version);
 		EXPECT_EQUAL(in_child(is_refused), 0);

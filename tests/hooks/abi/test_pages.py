@@ -282,13 +282,18 @@ def test_a_page_without_processes_reports_none(page):
     assert decode_usage_page(page) == UsageReport()
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_page_of_this_version_or_the_one_before_is_read(version):
+    assert decode_usage_page(usage_page(abi_version=version)) == UsageReport()
+
+
 @pytest.mark.parametrize(
     ("page", "error"),
     [
         pytest.param(b"x", PageCorrupt, id="too short"),
         pytest.param(usage_page() + b"\0", PageCorrupt, id="too long"),
         pytest.param(usage_page(magic=5), PageCorrupt, id="another magic"),
-        pytest.param(usage_page(abi_version=2), AbiMismatch, id="another version"),
+        pytest.param(usage_page(abi_version=3), AbiMismatch, id="another version"),
         pytest.param(usage_page(features=1), AbiMismatch, id="a feature that we do not know"),
         pytest.param(usage_page(size=1), PageCorrupt, id="another size"),
         pytest.param(usage_page(slot_bytes=1), PageCorrupt, id="other slots"),

@@ -1,0 +1,53 @@
+#include "costs.h"
+
+#include <stdatomic.h>
+
+#define PLACES 4096
+#define BOUND_PARTS 64
+#define OLD_PARTS 3 /* of four: how much the past counts */
+
+/* Torn pairs cost one wrong estimate, which is corrected like any other. */
+static struct {
+	_Atomic uint64_t kind;
+	_Atomic uint32_t cost_ns;
+	_Atomic uint64_t first_of, first_ns; /* a kind that is not measured yet */
+} places[PLACES];
+
+uint64_t costs_kind(const void *handle, uint64_t blocks)
+{
+	const uint64_t size = blocks ? 64u - (uint64_t)__builtin_clzll(blocks) : 0;
+	uint64_t kind = ((uint64_t)(uintptr_t)handle + size) * 0x9e3779b97f4a7c15ull;
+	kind ^= kind >> 32;
+	return (kind + size) | 1;
+}
+
+uint32_t costs_get(uint64_t kind)
+{
+	const uint64_t at = kind >> 1 & (PLACES - 1);
+	if (atomic_load_explicit(&places[at].kind, memory_order_relaxed) != kind)
+		return 0;
+	return atomic_load_explicit(&places[at].cost_ns, memory_order_relaxed);
+}
+
+void costs_learn(uint64_t kind, uint64_t cost_ns, bool is_bound)
+{
+	const uint64_t at = kind >> 1 & (PLACES - 1);
+	const uint64_t old = costs_get(kind);
+	uint64_t cost = old ? (old * OLD_PARTS + cost_ns) / (OLD_PARTS + 1) : cost_ns;
+	if (old && is_bound)
+		cost = cost_ns < old ? cost_ns : old + (cost_ns - old) / BOUND_PARTS;
+	if (cost > UINT32_MAX)
+		cost = UINT32_MAX;
+	atomic_store_explicit(&places[at].cost_ns, cost ? (uint32_t)cost : 1, memory_order_relaxed);
+	atomic_store_explicit(&places[at].kind, kind, memory_order_relaxed);
+}
+
+uint64_t costs_first_ns(uint64_t kind, uint64_t now_ns)
+{
+	const uint64_t at = kind >> 1 & (PLACES - 1);
+	if (atomic_load_explicit(&places[at].first_of, memory_order_acquire) == kind)
+		return atomic_load_explicit(&places[at].first_ns, memory_order_relaxed);
+	atomic_store_explicit(&places[at].first_ns, now_ns, memory_order_relaxed);
+	atomic_store_explicit(&places[at].first_of, kind, memory_order_release);
+	return now_ns;
+}

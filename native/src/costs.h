@@ -1,0 +1,31 @@
+/*
+ * What launches of each kind cost the last times: a moving average of GPU time.
+ *
+ * Terms: kind = a function and how large its grid is, in powers of two; or an executable graph.
+ *
+ * Threads: any; no lock. Kinds that fall on one place push each other out: then the next launch is
+ * of an unknown kind, no more.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COSTS_UNKNOWN_NS 1000000u /* what is charged at least until something was measured */
+
+/* `handle`: of the function or graph; `blocks`: 0 for a graph. Never 0. */
+uint64_t costs_kind(const void *handle, uint64_t blocks);
+
+/* The average; 0: never measured. */
+uint32_t costs_get(uint64_t kind);
+
+/*
+ * When the first launch of a kind that is unknown yet was: `now_ns` if this is it. Below 2^63.
+ */
+uint64_t costs_first_ns(uint64_t kind, uint64_t now_ns);
+
+/*
+ * Something of this kind cost that much. `is_bound`: at most, for the device may have waited in
+ * between: then the average follows quickly to below, slowly to above.
+ */
+void costs_learn(uint64_t kind, uint64_t cost_ns, bool is_bound);

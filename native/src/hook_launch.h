@@ -1,0 +1,56 @@
+/*
+ * Charging of launches, for whatever starts work: before and after the driver's call.
+ *
+ * A process without a cap pays one relaxed load, and every 64th launch a look at the control page.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "measure.h"
+
+struct launch_ticket {
+	bool is_measured;
+	bool is_charged;
+	uint32_t percent;
+	uint64_t *word;
+	struct measure_launch launch;
+};
+
+struct launch_what {
+	const void *handle; /* of a function or an executable graph */
+	uint64_t blocks;    /* 0: a graph */
+	CUstream stream;
+	bool is_thread_form;
+};
+
+#define LAUNCH_LOOK_EVERY 64
+
+extern _Atomic uint64_t launch_capped; /* devices that have a cap, by ordinal */
+extern __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
+
+/* Wait until it may start, and charge it. */
+void launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket);
+void launch_settle(struct launch_ticket *ticket, CUresult cr);
+
+/* The next launch of this thread looks at the control page. */
+static inline void launch_look_soon(void)
+{
+	launch_until_look = 0;
+}
+
+static inline void launch_begin(const struct launch_what *what, struct launch_ticket *ret_ticket)
+{
+	ret_ticket->is_charged = false;
+	if (__builtin_expect(launch_until_look-- == 0 ||
+			     atomic_load_explicit(&launch_capped, memory_order_relaxed), 0))
+		launch_admit(what, ret_ticket);
+}
+
+static inline CUresult launch_end(struct launch_ticket *ticket, CUresult cr)
+{
+	if (__builtin_expect(ticket->is_charged, 0))
+		launch_settle(ticket, cr);
+	return cr;
+}

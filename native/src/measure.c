@@ -1,0 +1,232 @@
+#include "measure.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "budget.h"
+#include "costs.h"
+#include "real.h"
+
+#define PAIRS 32        /* per device, on their way */
+#define LAUNCHES 16     /* in a batch */
+#define SHORT_NS 100000 /* what takes longer is a batch of its own */
+#define GAP_NS 20000    /* a stream that gets nothing for so long may have been idle */
+#define SHORT_EVERY_NS 1000000 /* from one batch of short launches to the next */
+#define RELAXED 2       /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
+struct pair {
+	CUevent start, end;
+	CUcontext context;
+	uint32_t count;
+	bool is_bound; /* the device had nothing else when it ended: it may have waited for us */
+	uint64_t kinds[LAUNCHES];
+	uint64_t costs_ns[LAUNCHES]; /* as charged; never 0 */
+	uint64_t charged_ns;
+};
+
+static struct measurements {
+	atomic_flag is_taken;
+	bool is_open; /* the batch at `head` has begun */
+	bool is_thread_form;
+	CUstream stream;
+	uint64_t last_ns;  /* when its last launch was; or its start */
+	uint64_t ended_ns; /* when the last batch was */
+	uint64_t contexts_gone;
+	uint32_t head, tail; /* pairs between them are on their way */
+	struct pair pairs[PAIRS];
+} devices[HAMID_DEVICES_MAX];
+
+static bool can_measure(void)
+{
+	return real.cuEventCreate && real.cuEventRecord && real.cuEventQuery &&
+	       real.cuEventElapsedTime && real.cuStreamIsCapturing;
+}
+
+bool measure_is_captured(CUstream stream, bool is_thread_form)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
+		is_thread_form && real.cuStreamIsCapturing_ptsz ? real.cuStreamIsCapturing_ptsz :
+								   real.cuStreamIsCapturing;
+	/* An error here means that it would disturb a capture elsewhere: the driver will say so. */
+	return ask && (ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* Questions about events end other threads' captures, unless one says that one knows. */
+static int relax(int mode)
+{
+	if (real.cuThreadExchangeStreamCaptureMode)
+		real.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
+static bool is_done(CUevent event)
+{
+	const int mode = relax(RELAXED);
+	const bool done = real.cuEventQuery(event) == CUDA_SUCCESS;
+	relax(mode);
+	return done;
+}
+
+static CUresult record(const struct measure_launch *launch, CUevent event)
+{
+	if (launch->is_thread_form && real.cuEventRecord_ptsz)
+		return real.cuEventRecord_ptsz(event, launch->stream);
+	return real.cuEventRecord(event, launch->stream);
+}
+
+static struct measurements *take(CUdevice ordinal)
+{
+	if (ordinal < 0 || ordinal >= HAMID_DEVICES_MAX || !can_measure() ||
+	    atomic_flag_test_and_set_explicit(&devices[ordinal].is_taken, memory_order_acquire))
+		return NULL;
+	struct measurements *all = &devices[ordinal];
+	const uint64_t gone = context_gone_count();
+	if (all->contexts_gone != gone) { /* their events went with them, and handles come again */
+		memset(all->pairs, 0, sizeof all->pairs);
+		all->is_open = false;
+		all->head = all->tail = 0;
+		all->contexts_gone = gone;
+	}
+	return all;
+}
+
+static void give_back(struct measurements *all)
+{
+	atomic_flag_clear_explicit(&all->is_taken, memory_order_release);
+}
+
+/* Events live in the context that was current when they were made. */
+static bool make_events(struct pair *pair, CUcontext context)
+{
+	CUcontext current = NULL;
+	if (pair->start && pair->context == context)
+		return true;
+	if (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context)
+		return false;
+	CUevent start = NULL, end = NULL;
+	if (real.cuEventCreate(&start, 0) != CUDA_SUCCESS ||
+	    real.cuEventCreate(&end, 0) != CUDA_SUCCESS)
+		return false;
+	*pair = (struct pair){.start = start, .end = end, .context = context};
+	return true;
+}
+
+static bool open_batch(struct measurements *all, const struct measure_launch *launch)
+{
+	struct pair *pair = &all->pairs[all->head % PAIRS];
+	const uint32_t cost_ns = costs_get(launch->kind);
+	if (all->head - all->tail == PAIRS ||
+	    (cost_ns && cost_ns < SHORT_NS && launch->now_ns - all->ended_ns < SHORT_EVERY_NS) ||
+	    !make_events(pair, launch->there.context) || record(launch, pair->start) != CUDA_SUCCESS)
+		return false;
+	pair->count = 0;
+	pair->charged_ns = 0;
+	all->stream = launch->stream;
+	all->is_thread_form = launch->is_thread_form;
+	all->last_ns = launch->now_ns;
+	all->is_open = true;
+	return true;
+}
+
+/* Does it follow the batch that is open, in the same stream? */
+static bool is_of_batch(const struct measurements *all, const struct measure_launch *launch)
+{
+	return all->stream == launch->stream && all->is_thread_form == launch->is_thread_form &&
+	       all->pairs[all->head % PAIRS].context == launch->there.context &&
+	       launch->now_ns - all->last_ns <= GAP_NS;
+}
+
+bool measure_begin(const struct measure_launch *launch)
+{
+	struct measurements *all = take(launch->there.ordinal);
+	if (!all)
+		return false;
+	if (all->is_open && !is_of_batch(all, launch))
+		all->is_open = false; /* what was between would be measured, too */
+	if (!all->is_open && !open_batch(all, launch)) {
+		give_back(all);
+		return false;
+	}
+	return true;
+}
+
+static void close_batch(struct measurements *all, const struct measure_launch *launch)
+{
+	struct pair *pair = &all->pairs[all->head % PAIRS];
+	const uint32_t cost_ns = costs_get(launch->kind);
+	pair->is_bound = cost_ns && cost_ns < SHORT_NS && is_done(pair->start);
+	all->head += record(launch, pair->end) == CUDA_SUCCESS;
+	all->ended_ns = all->last_ns;
+	all->is_open = false;
+}
+
+void measure_close(const struct measure_launch *launch)
+{
+	struct measurements *all = take(launch->there.ordinal);
+	if (!all)
+		return;
+	if (all->is_open && is_of_batch(all, launch) && all->pairs[all->head % PAIRS].count)
+		close_batch(all, launch);
+	all->is_open = false;
+	give_back(all);
+}
+
+void measure_end(const struct measure_launch *launch, bool is_launched)
+{
+	struct measurements *all = &devices[launch->there.ordinal];
+	struct pair *pair = &all->pairs[all->head % PAIRS];
+	const uint32_t cost_ns = costs_get(launch->kind);
+	if (is_launched) {
+		pair->kinds[pair->count] = launch->kind;
+		pair->costs_ns[pair->count++] = launch->charged_ns;
+		pair->charged_ns += launch->charged_ns;
+		all->last_ns = budget_now_ns();
+		if (pair->count == LAUNCHES || !cost_ns || cost_ns >= SHORT_NS)
+			close_batch(all, launch);
+	} else {
+		all->is_open = false;
+	}
+	give_back(all);
+}
+
+/* Each launch took its share of what all took, in proportion to what it was thought to take. */
+static void learn(const struct pair *pair, uint64_t took_ns)
+{
+	for (uint32_t i = 0; i < pair->count; i++) {
+		if (i && pair->kinds[i] == pair->kinds[i - 1])
+			continue;
+		const double share = (double)pair->costs_ns[i] / (double)pair->charged_ns;
+		costs_learn(pair->kinds[i], (uint64_t)((double)took_ns * share), pair->is_bound);
+	}
+}
+
+void measure_collect(const struct whereabouts *there, uint64_t *word, uint32_t percent)
+{
+	struct measurements *all = take(there->ordinal);
+	if (!all)
+		return;
+	int64_t more_ns = 0;
+	const int mode = all->head != all->tail ? relax(RELAXED) : RELAXED;
+	for (; all->tail != all->head; all->tail++) {
+		struct pair *pair = &all->pairs[all->tail % PAIRS];
+		CUresult cr = real.cuEventQuery(pair->end);
+		if (cr == CUDA_ERROR_NOT_READY)
+			break;
+		float milliseconds = 0;
+		if (cr != CUDA_SUCCESS ||
+		    real.cuEventElapsedTime(&milliseconds, pair->start, pair->end) != CUDA_SUCCESS) {
+			pair->start = NULL; /* not to be used again */
+			continue;
+		}
+		const uint64_t took_ns = milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
+		learn(pair, took_ns);
+		if (!pair->is_bound || took_ns < pair->charged_ns)
+			more_ns += (int64_t)took_ns - (int64_t)pair->charged_ns;
+	}
+	if (mode != RELAXED)
+		relax(mode);
+	give_back(all);
+	if (more_ns)
+		budget_correct(word, more_ns, percent);
+}

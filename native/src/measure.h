@@ -1,0 +1,39 @@
+/*
+ * How long work really took: pairs of events around batches of launches, in the stream itself.
+ *
+ * A launch whose kind was never measured, or that takes long, is a batch of its own; short ones are
+ * taken together, as long as they follow each other in one stream without a gap. What is not
+ * measured is charged by its average.
+ *
+ * Threads: any. A device's batches belong to one thread at a time, from measure_begin() to
+ * measure_end(); the others do not wait for it, they launch unmeasured. So the driver may be called.
+ * Never: in a stream that is being captured; nor is a capture of another thread disturbed.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "context.h"
+
+struct measure_launch {
+	struct whereabouts there;
+	CUstream stream;
+	bool is_thread_form; /* of the entry points for per-thread default streams */
+	uint64_t kind;
+	uint64_t charged_ns;
+	uint64_t now_ns;
+};
+
+/* Is this launch recorded into a graph, not run? */
+bool measure_is_captured(CUstream stream, bool is_thread_form);
+
+/* Before the driver gets it. True: measure_end() has to follow. */
+bool measure_begin(const struct measure_launch *launch);
+void measure_end(const struct measure_launch *launch, bool is_launched);
+
+/* The caller is about to wait: what it launched so far is a batch. */
+void measure_close(const struct measure_launch *launch);
+
+/* Correct the device's budget by what has been done meanwhile. */
+void measure_collect(const struct whereabouts *there, uint64_t *word, uint32_t percent);

@@ -1,0 +1,69 @@
+"""GPU time used on the simulated driver against the cap, in points.
+
+`value` is the distance of the mean from the cap, `deviation` that of whole seconds from each other.
+"""
+
+import json
+import statistics
+import subprocess
+from collections.abc import Iterator
+
+from native.tests.bench.stand import CARD, NATIVE, report, stand
+
+MS = 1_000_000
+KERNELS_NS = (5000, MS // 10, MS, 10 * MS, 50 * MS)
+GRIDS = (132, 4096, 65_536)
+CAPS = (10, 30, 50, 70)
+MILLISECONDS = 4000
+
+
+def cases() -> Iterator[tuple[str, int, int, int]]:
+    """Return how to launch, a kernel's length, its grid, and the cap."""
+    for percent in CAPS:
+        for kernel_ns in KERNELS_NS:
+            for grid in GRIDS:
+                yield "kernel", kernel_ns, grid, percent
+        for how in ("coop", "graph", "sync"):
+            yield how, MS // 10, GRIDS[0], percent
+
+
+def measure(how: str, kernel_ns: int, grid: int, percent: int) -> None:
+    """Run one case and print its line."""
+    with stand(None, driver="build/sim", core_percent=percent) as place:
+        machine = place.directory / "devices"
+        machine.write_text(f"uuid={CARD}\nname=NVIDIA H100\nmemory_mib=81920\n")
+        command = (NATIVE / "build/bin/launch", how, kernel_ns, MILLISECONDS, grid)
+        printed = subprocess.run(
+            [str(word) for word in command],
+            env={
+                **place.hooked_env,
+                "HAMID_SIM_DEVICES": str(machine),
+                "HAMID_SIM_STATE": str(place.directory / "state"),
+            },
+            input="\n",
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    told = json.loads(printed.splitlines()[1])
+    mean = 100 * told["gpu_ns"] / told["elapsed_ns"]
+    seconds = [gpu_ns / 1e7 for gpu_ns in told["seconds"]]
+    report(
+        "bench-cap",
+        f"{how} {kernel_ns / MS:g} ms, grid {grid}, cap {percent} %",
+        "points",
+        mean - percent,
+        mean=mean,
+        deviation=statistics.pstdev(seconds) if seconds else 0,
+        worst_stall_ms=told["worst_ns"] / MS,
+    )
+
+
+def main() -> None:
+    """Print a line per case."""
+    for case in cases():
+        measure(*case)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+/*
+ * A tenant that keeps a device busy, and says how much of it it got.
+ *
+ *   launch HOW KERNEL_NS MILLISECONDS [GRID]
+ *   HOW: kernel, ex, coop, sync (waits for each), graph (ten kernels each), streams (four in turns)
+ *
+ * One JSON line: GPU time of what was launched and done, what that took, the longest launch, and the
+ * GPU time launched in each second. "ready" before it begins, on a line that is read from stdin.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cuda_api.h"
+
+#define MUST(call) \
+	do { \
+		CUresult cr_ = (call); \
+		if (cr_) { \
+			fprintf(stderr, "%s: %d\n", #call, (int)cr_); \
+			exit(3); \
+		} \
+	} while (0)
+
+#define STREAMS 4
+#define GRAPH_KERNELS 10
+#define SECONDS_MAX 600
+
+static CUfunction function;
+static CUstream streams[STREAMS];
+static CUgraphExec graph;
+static unsigned int grid = 132;
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static CUresult kernel(CUstream stream)
+{
+	return cuLaunchKernel(function, grid, 1, 1, 128, 1, 1, 0, stream, NULL, NULL);
+}
+
+static void make_graph(void)
+{
+	CUgraph recorded;
+	MUST(cuStreamBeginCapture_v2(streams[0], 0));
+	for (int i = 0; i < GRAPH_KERNELS; i++)
+		MUST(kernel(streams[0]));
+	MUST(cuStreamEndCapture(streams[0], &recorded));
+	MUST(cuGraphInstantiateWithFlags(&graph, recorded, 0));
+}
+
+static void start(const char *kernel_ns)
+{
+	CUcontext context;
+	CUmodule module;
+	char name[64];
+	snprintf(name, sizeof name, "sim_%sns", kernel_ns);
+	MUST(cuInit(0));
+	MUST(cuDevicePrimaryCtxRetain(&context, 0));
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.address_size 64\n"));
+	MUST(cuModuleGetFunction(&function, module, name));
+	for (int i = 0; i < STREAMS; i++)
+		MUST(cuStreamCreate(&streams[i], 1));
+}
+
+/* How many kernels were launched. */
+static unsigned int launch(const char *how, unsigned int turn)
+{
+	CUlaunchConfig config = {
+		.gridDimX = grid, .gridDimY = 1, .gridDimZ = 1,
+		.blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
+	};
+	if (strcmp(how, "graph") == 0) {
+		MUST(cuGraphLaunch(graph, streams[0]));
+		return GRAPH_KERNELS;
+	}
+	if (strcmp(how, "ex") == 0)
+		MUST(cuLaunchKernelEx(&config, function, NULL, NULL));
+	else if (strcmp(how, "coop") == 0)
+		MUST(cuLaunchCooperativeKernel(function, grid, 1, 1, 128, 1, 1, 0, NULL, NULL));
+	else
+		MUST(kernel(strcmp(how, "streams") == 0 ? streams[turn % STREAMS] : NULL));
+	if (strcmp(how, "sync") == 0)
+		MUST(cuCtxSynchronize());
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	static uint64_t seconds[SECONDS_MAX + 1];
+	if (argc < 4)
+		return 2;
+	const uint64_t kernel_ns = strtoull(argv[2], NULL, 10);
+	const uint64_t length_ns = strtoull(argv[3], NULL, 10) * 1000000;
+	if (argc > 4)
+		grid = (unsigned int)atoi(argv[4]);
+	start(argv[2]);
+	if (strcmp(argv[1], "graph") == 0)
+		make_graph();
+	puts("ready");
+	fflush(stdout);
+	getchar();
+
+	uint64_t done = 0, worst_ns = 0;
+	const uint64_t from = now_ns();
+	uint64_t before = from;
+	for (unsigned int turn = 0; before - from < length_ns; turn++) {
+		const unsigned int kernels = launch(argv[1], turn);
+		const uint64_t now = now_ns();
+		const uint64_t second = (now - from) / 1000000000;
+		worst_ns = now - before > worst_ns ? now - before : worst_ns;
+		done += kernels;
+		seconds[second < SECONDS_MAX ? second : SECONDS_MAX] += kernels * kernel_ns;
+		before = now;
+	}
+	MUST(cuCtxSynchronize());
+	printf("{\"gpu_ns\": %llu, \"elapsed_ns\": %llu, \"worst_ns\": %llu, \"seconds\": [",
+	       (unsigned long long)(done * kernel_ns), (unsigned long long)(now_ns() - from),
+	       (unsigned long long)worst_ns);
+	for (uint64_t i = 0; i < (before - from) / 1000000000 && i < SECONDS_MAX; i++)
+		printf("%s%llu", i ? ", " : "", (unsigned long long)seconds[i]);
+	puts("]}");
+	return 0;
+}

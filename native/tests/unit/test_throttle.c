@@ -1,0 +1,118 @@
+/* throttle.c, costs.c, budget.c: time is an argument, and nobody waits. */
+#include "budget.h"
+#include "costs.h"
+#include "test.h"
+#include "throttle.h"
+
+#define MS 1000000ull
+#define START (1000000 * MS)
+
+/*
+ * A tenant that always has work of `cost_ns` takes what it gets for `length_ns`; per mille of the
+ * time. It sleeps too long by `late_ns`. Each launch is charged `charged_ns` and corrected later.
+ */
+static uint64_t used_per_mille(uint32_t percent, uint64_t cost_ns, uint64_t charged_ns,
+			       uint64_t late_ns)
+{
+	const uint64_t length_ns = 20000 * MS;
+	uint64_t due = 0, used_ns = 0, now = START;
+	while (now < START + length_ns) {
+		struct throttle_verdict verdict = throttle_step(due, now, charged_ns, percent);
+		due = verdict.due_ns;
+		if (verdict.wait_ns) {
+			now += verdict.wait_ns + late_ns;
+			continue;
+		}
+		due = throttle_correct(due, now, (int64_t)cost_ns - (int64_t)charged_ns, percent);
+		used_ns += cost_ns;
+		now += 1000; /* a launch takes the host a while */
+	}
+	return used_ns * 1000 / length_ns;
+}
+
+static void check_shares(void)
+{
+	static const uint32_t caps[] = {1, 10, 30, 50, 70, 99};
+	static const uint64_t costs[] = {5000, MS / 10, MS, 10 * MS};
+	for (size_t i = 0; i < sizeof caps / sizeof *caps; i++)
+		for (size_t j = 0; j < sizeof costs / sizeof *costs; j++) {
+			const uint64_t exact = caps[i] * 10;
+			uint64_t used = used_per_mille(caps[i], costs[j], costs[j], 0);
+			EXPECT(used >= exact - 2 && used <= exact + 3);
+			used = used_per_mille(caps[i], costs[j], 3 * costs[j], 5 * MS);
+			EXPECT(used >= exact - 2 && used <= exact + 3);
+			used = used_per_mille(caps[i], costs[j], 1, 0);
+			EXPECT(used >= exact - 2 && used <= exact + 3);
+		}
+}
+
+int main(void)
+{
+	CHECK("a tenant gets its share, whatever was estimated, and however late it wakes")
+	check_shares();
+
+	CHECK("what was not used for long is lost")
+	{
+		uint64_t due = 0, started = 0;
+		for (;; started++) {
+			struct throttle_verdict verdict = throttle_step(due, START, MS, 50);
+			due = verdict.due_ns;
+			if (verdict.wait_ns)
+				break;
+		}
+		EXPECT_EQUAL(started, THROTTLE_BURST_NS / (2 * MS) + 1);
+	}
+
+	CHECK("debt is bounded, and so is nonsense in the word")
+	{
+		struct throttle_verdict verdict = throttle_step(UINT64_MAX, START, MS, 1);
+		EXPECT_EQUAL(verdict.wait_ns, THROTTLE_DEBT_NS);
+		EXPECT_EQUAL(throttle_step(verdict.due_ns, START + THROTTLE_DEBT_NS, MS, 1).wait_ns, 0);
+		verdict = throttle_step(START, START, UINT64_MAX, 1);
+		EXPECT_EQUAL(verdict.due_ns, START + THROTTLE_DEBT_NS);
+	}
+
+	CHECK("work that waits is not charged")
+	{
+		EXPECT_EQUAL(throttle_step(START + 5, START, MS, 30).due_ns, START + 5);
+		EXPECT_EQUAL(throttle_step(START + 5, START, MS, 30).wait_ns, 5);
+	}
+
+	CHECK("what was charged too much comes back, as far as credit goes")
+	{
+		EXPECT_EQUAL(throttle_correct(START + 10 * MS, START, -(int64_t)MS, 50), START + 8 * MS);
+		EXPECT_EQUAL(throttle_correct(START, START, -1000 * (int64_t)MS, 50),
+			     START - THROTTLE_BURST_NS);
+	}
+
+	CHECK("a kind's cost is learnt, and follows")
+	{
+		int one, other;
+		const uint64_t kind = costs_kind(&one, 132), larger = costs_kind(&one, 4096);
+		EXPECT(kind != larger && kind != costs_kind(&other, 132));
+		EXPECT_EQUAL(costs_kind(&one, 133), kind);
+		EXPECT_EQUAL(costs_get(kind), 0);
+		EXPECT_EQUAL(costs_first_ns(kind, 7), 7);
+		EXPECT_EQUAL(costs_first_ns(kind, 9), 7);
+		costs_learn(kind, 1000, false);
+		EXPECT_EQUAL(costs_get(kind), 1000);
+		costs_learn(kind, 2000, false);
+		EXPECT_EQUAL(costs_get(kind), 1250);
+		costs_learn(kind, 500, true);
+		EXPECT_EQUAL(costs_get(kind), 500);
+		costs_learn(kind, 1140, true);
+		EXPECT_EQUAL(costs_get(kind), 510);
+		EXPECT_EQUAL(costs_get(larger), 0);
+	}
+
+	CHECK("the shared word is charged and corrected")
+	{
+		uint64_t word = 0;
+		EXPECT_EQUAL(budget_try(&word, 1000 * MS, 50), 0);
+		const uint64_t wait_ns = budget_try(&word, MS, 50);
+		EXPECT(wait_ns > 0 && wait_ns <= 2000 * MS);
+		budget_correct(&word, -1000 * (int64_t)MS, 50);
+		EXPECT_EQUAL(budget_try(&word, MS, 50), 0);
+	}
+	return test_report();
+}
