@@ -105,7 +105,8 @@ class AddressSettings:
         status_host: for /metrics, /healthz, /readyz and /debug; the chart opens it to the
             cluster, for probes and monitoring.
         status_port, webhook_port, extender_port: 0 lets the system choose.
-        debug_is_open: answer /debug to callers from elsewhere than this machine, too.
+        debug_is_open: answer /debug, /explain and /fit to callers from elsewhere than this
+            machine, too.
         webhook_host: for the API server; always TLS.
         extender_host: for kube-scheduler; mutual TLS, or plain HTTP on loopback.
         extender_is_plain: plain HTTP; refused for an address that is not loopback.

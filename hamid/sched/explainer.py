@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hamid.model.request import PodRequest
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
+    from hamid.sched.placement.change import Change
     from hamid.sched.placement.policy import Policies
     from hamid.sched.records import PodRecord
     from hamid.sched.settings import SchedSettings
@@ -183,8 +184,9 @@ class Explainer:
 
 def _pending(request: PodRequest, nodes: Sequence[NodeSnapshot], policies: Policies) -> JsonObject:
     outcome = place(request, nodes, policies=policies)
-    is_stuck = isinstance(outcome, Unplaceable)
-    changes = smallest_changes(request, nodes, policies) if is_stuck else ()
+    changes: tuple[Change, ...] = ()
+    if isinstance(outcome, Unplaceable):
+        changes = smallest_changes(request, nodes, policies, refusals=outcome.refusals)
     return pending_answer(request, outcome, changes)
 
 

@@ -56,7 +56,11 @@ if TYPE_CHECKING:
 
 
 def smallest_changes(
-    request: PodRequest, nodes: Iterable[NodeSnapshot], policies: Policies
+    request: PodRequest,
+    nodes: Iterable[NodeSnapshot],
+    policies: Policies,
+    *,
+    refusals: Mapping[str, Refusal] | None = None,
 ) -> tuple[Change, ...]:
     """The smallest change of each kind that would make the pod fit on one of the nodes.
 
@@ -64,8 +68,9 @@ def smallest_changes(
         request: asks for at least one device.
         nodes: those that may take it.
         policies: of the cluster; those of the pod count before them.
+        refusals: of `place` for the same, where they are at hand: that saves time.
     """
-    trials = _Trials(request, nodes, policies)
+    trials = _Trials(request, nodes, policies, refusals or {})
     if trials.has_room:
         return ()
     found = [
@@ -90,7 +95,11 @@ class _Trials:
     """Tries changes of one pod."""
 
     def __init__(
-        self, request: PodRequest, nodes: Iterable[NodeSnapshot], policies: Policies
+        self,
+        request: PodRequest,
+        nodes: Iterable[NodeSnapshot],
+        policies: Policies,
+        known: Mapping[str, Refusal],
     ) -> None:
         self._request = request
         self._policies = policies
@@ -102,7 +111,11 @@ class _Trials:
             if not node.usages:
                 continue
             ordered = in_order(node)
-            refusals = tuple(self._refusal(each, ordered) for each in alone)
+            refusals: tuple[Refusal | None, ...]
+            if len(alone) == 1 and node.node_name in known:
+                refusals = (known[node.node_name],)
+            else:
+                refusals = tuple(self._refusal(each, ordered) for each in alone)
             self._tried.append(_Tried(ordered, refusals))
             if not any(refusals) and self._fits(request, ordered):
                 self.has_room = True
