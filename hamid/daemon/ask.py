@@ -18,6 +18,8 @@ JsonObject = dict[str, Any]
 
 TIMEOUT_S: Final = 30.0
 NODES_SHOWN: Final = 20
+_FULL_PPM: Final = 3_000_000
+"""The load of a node that is full in slots, memory and cores."""
 
 
 class LeaderRefused(HamidError):
@@ -70,7 +72,7 @@ def explain_lines(answer: JsonObject) -> Iterator[str]:
         lacking = f"; short by {reason['lacking']} {reason['unit']}" if reason["unit"] else ""
         yield f"  - {reason['text']}{lacking}"
     for problem, nodes in answer["node_problems"].items():
-        yield f"  - {len(nodes)} nodes: {problem}"
+        yield f"  - {_counted(len(nodes), 'node')}: {problem}"
     if answer.get("changes"):
         yield "It would fit with any one of these:"
         yield from (f"  - {c['text']} (node {c['node']})" for c in answer["changes"])
@@ -107,26 +109,30 @@ def _decision_lines(answer: JsonObject) -> Iterator[str]:
     if not decision["best"]:
         return
     yield (
-        f"Decided among {decision['fitting_nodes']} nodes by {', '.join(decision['policies'])} "
+        f"Decided among {_counted(decision['fitting_nodes'], 'node')} by {', '.join(decision['policies'])} "
         "(the smaller the better):"
     )
     for found in decision["best"]:
         terms = ", ".join(f"{name} {cost}" for name, cost in found["terms"].items())
-        yield f"  - {found['node']}: {terms}; load {found['load_ppm'] / 10_000:.1f} % of 300 %"
+        yield f"  - {found['node']}: {terms}; {found['load_ppm'] / _FULL_PPM:.1%} full with it"
 
 
 def fit_lines(answer: JsonObject) -> Iterator[str]:
     """The answer of /fit, for people."""
     nodes, what_if = answer["nodes"], answer["what_if"]
-    yield f"{answer['pods']} more pods fit on {len(nodes)} nodes"
+    yield f"{_counted(answer['pods'], 'more pod')} on {_counted(len(nodes), 'node')}"
     if what_if is not None:
         lost = [*what_if["without_nodes"], *what_if["without_cards"]]
         yield f"  without {', '.join(lost)}; {answer['pods_now']} fit now"
         yield (
-            f"  {what_if['evicted']} pods would have to leave; "
+            f"  {_counted(what_if['evicted'], 'pod')} would have to leave; "
             f"{what_if['resettled']} would find room elsewhere"
         )
         yield from (f"  - {pod_key} would not" for pod_key in what_if["homeless"])
     yield from (f"  - {each['node']}: {each['pods']}" for each in nodes[:NODES_SHOWN])
     if len(nodes) > NODES_SHOWN:
-        yield f"  … and {len(nodes) - NODES_SHOWN} nodes more (all with --json)"
+        yield f"  … and {len(nodes) - NODES_SHOWN} more (all with --json)"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

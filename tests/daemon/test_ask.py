@@ -142,7 +142,7 @@ def test_a_placed_pod_in_words():
         "  - main: 7 MiB, 30 % of u (T4)",
         "    card 0 * 7 of 10 MiB, 30 % of the cores, 1 of 10 slots in use",
         "Decided among 2 nodes by binpack (the smaller the better):",
-        "  - n: binpack -5; load 150.0 % of 300 %",
+        "  - n: binpack -5; 50.0% full with it",
     ]
     assert "not known any more" in list(explain_lines(PLACED | {"decision": None}))[-1]
 
@@ -151,12 +151,12 @@ def test_capacity_in_words():
     lines = list(fit_lines(FIT))
 
     assert lines[:4] == [
-        "21 more pods fit on 21 nodes",
+        "21 more pods on 21 nodes",
         "  without a, c; 30 fit now",
         "  2 pods would have to leave; 1 would find room elsewhere",
         "  - default/q would not",
     ]
-    assert lines[-1] == "  … and 1 nodes more (all with --json)"
+    assert lines[-1] == "  … and 1 more (all with --json)"
     assert len(list(fit_lines(FIT | {"what_if": None}))) == 22
 
 
@@ -167,7 +167,7 @@ def test_the_command_line_asks_and_prints():
         words = CliRunner().invoke(main, arguments)
         whole = CliRunner().invoke(main, [*arguments, "--json"])
 
-    assert words.output.startswith("21 more pods fit")
+    assert words.output.startswith("21 more pods on")
     assert json.loads(whole.output) == FIT
     assert paths[0] == "/fit?gpu=1&gpumem=3000&gpucores=30&without-node=a&without-node=b"
 

@@ -21,6 +21,7 @@ from prometheus_client.process_collector import ProcessCollector
 from hamid.aiokit.services import running
 from hamid.daemon.conditions import Conditions
 from hamid.daemon.debug import DebugPages
+from hamid.daemon.explain_pages import ExplainPages
 from hamid.daemon.plugin_role import RoleMetrics
 from hamid.daemon.scheduler_role import SchedulerPorts, SchedulerRole
 from hamid.daemon.settings import AddressSettings, HookSettings, Identity, Settings
@@ -232,7 +233,10 @@ class _Builder:
                     name=STATUS_SITE,
                     host=LOOPBACK,
                     port=addresses.status_port,
-                    routes=self.pages.routes(),
+                    routes=(
+                        *self.pages.routes(),
+                        *ExplainPages(explainer=role.explainer()).routes(),
+                    ),
                 ),
                 WebSite(
                     name=EXTENDER_SITE,

@@ -24,6 +24,19 @@ async def test_it_begins_when_the_scheduler_leads_and_knows_all_cards(tmp_path):
     assert len(node["usages"]) == 1
 
 
+async def test_it_explains_pods_and_counts_how_many_more_fit(tmp_path):
+    async with (
+        simulation(tmp_path, nodes=ONE_V100) as cluster,
+        aiohttp.ClientSession(cluster.status_url) as session,
+        session.get("/fit?gpu=1") as counted,
+        session.get("/explain/default/nobody") as explained,
+    ):
+        fit = await counted.json()
+
+    assert fit["pods"] == 1
+    assert explained.status == 404
+
+
 async def test_pods_pass_the_webhook_over_https(tmp_path):
     async with simulation(tmp_path, pod("a"), nodes=ONE_V100) as cluster:
         (configuration,) = (await cluster.kube.list(MUTATING_WEBHOOKS)).items
