@@ -13,6 +13,7 @@
 #include "hooks.h"
 #include "real.h"
 
+#define CREDIT_NS 200000ull   /* of GPU time, that a thread takes at once */
 #define REFILL_NS 1000000ull /* short kernels are let through in groups, not one by one */
 #define FIRST_WAIT_NS 60000000ull         /* for what the first of a kind took */
 #define FIRST_PAUSE_NS 20000              /* from look to look, growing */
@@ -20,6 +21,55 @@
 
 _Atomic uint64_t launch_capped;
 __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
+
+/* Time that a thread has taken out of a device's budget. It is lost with the thread. */
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+	CUcontext context;
+	CUstream stream;
+	uint64_t *word; /* compared, for it may be unmapped after a fork */
+	uint64_t left_ns;
+} credit;
+
+/*
+ * Only for the device that it was taken of: told by the stream, or, for those that every context has, by
+ * the context. What is captured meanwhile is paid as well; that little does not matter.
+ */
+bool launch_from_credit(const struct launch_what *what)
+{
+	CUcontext current;
+	if (!credit.left_ns || what->stream != credit.stream)
+		return false;
+	const uint64_t cost_ns = costs_get(costs_kind(what->handle, what->blocks));
+	if (!cost_ns || cost_ns > credit.left_ns)
+		return false;
+	if ((uintptr_t)what->stream <= 2 &&
+	    (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != credit.context))
+		return false;
+	credit.left_ns -= cost_ns;
+	return true;
+}
+
+/* After a launch that nobody measures: when a batch is open, each has to be seen. */
+static void take_credit(const struct launch_ticket *ticket)
+{
+	const struct measure_launch *launch = &ticket->launch;
+	const uint64_t enough_ns = LAUNCH_LOOK_EVERY * launch->charged_ns;
+	const uint64_t wanted_ns = enough_ns < CREDIT_NS ? enough_ns : CREDIT_NS;
+	if (launch->charged_ns > CREDIT_NS / 4 ||
+	    budget_try(ticket->word, wanted_ns, ticket->percent) > 0)
+		return;
+	credit.context = launch->there.context;
+	credit.stream = launch->stream;
+	credit.word = ticket->word;
+	credit.left_ns = wanted_ns;
+}
+
+static void give_credit_back(uint64_t *word, uint32_t percent)
+{
+	if (credit.left_ns && credit.word == word)
+		budget_correct(word, -(int64_t)credit.left_ns, percent);
+	credit.left_ns = 0;
+}
 
 /* What the control page says of the device now; and whether launches have to look at all. */
 static uint32_t percent_of(const struct whereabouts *there)
@@ -71,6 +121,7 @@ void launch_admit(const struct launch_what *what, struct launch_ticket *ret_tick
 	if (!word || measure_is_captured(what->stream, what->is_thread_form))
 		return;
 
+	give_credit_back(word, percent);
 	const uint64_t kind = costs_kind(what->handle, what->blocks);
 	struct measure_launch launch = {
 		.there = there,
@@ -100,6 +151,8 @@ void launch_admit(const struct launch_what *what, struct launch_ticket *ret_tick
 		.launch = launch,
 	};
 	ret_ticket->is_measured = measure_begin(&ret_ticket->launch);
+	if (!ret_ticket->is_measured)
+		take_credit(ret_ticket);
 }
 
 void launch_settle(struct launch_ticket *ticket, CUresult cr)

@@ -1,7 +1,8 @@
 /*
  * Charging of launches, for whatever starts work: before and after the driver's call.
  *
- * A process without a cap pays one relaxed load, and every 64th launch a look at the control page.
+ * A process without a cap pays one relaxed load, and every 64th launch a look at the control page. With
+ * one, a thread takes some time out of the budget at once, and short launches are paid from that.
  */
 #pragma once
 
@@ -30,6 +31,9 @@ struct launch_what {
 extern _Atomic uint64_t launch_capped; /* devices that have a cap, by ordinal */
 extern __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
 
+/* Is it paid for by what this thread has left? Then it is charged. */
+bool launch_from_credit(const struct launch_what *what);
+
 /* Wait until it may start, and charge it. */
 void launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket);
 void launch_settle(struct launch_ticket *ticket, CUresult cr);
@@ -43,8 +47,8 @@ static inline void launch_look_soon(void)
 static inline void launch_begin(const struct launch_what *what, struct launch_ticket *ret_ticket)
 {
 	ret_ticket->is_charged = false;
-	if (__builtin_expect(launch_until_look-- == 0 ||
-			     atomic_load_explicit(&launch_capped, memory_order_relaxed), 0))
+	if (__builtin_expect(launch_until_look-- == 0, 0) ||
+	    (atomic_load_explicit(&launch_capped, memory_order_relaxed) && !launch_from_credit(what)))
 		launch_admit(what, ret_ticket);
 }
 
