@@ -75,6 +75,8 @@ LOAD_WEIGHTS: Final = "hami.io/device-scoring-weights"
 
 WEBHOOK_LABEL: Final = "hami.io/webhook"
 """`ignore` on a pod or namespace keeps the admission webhook away from it."""
+WEBHOOK_LABEL_4PD: Final = "4pd.io/webhook"
+"""The same, in manifests of before HAMi."""
 
 LEASE_STANDBYS: Final = "hamid.io/standbys"
 """On the Lease: the replicas that watch it closely, ready to lead."""

@@ -17,7 +17,7 @@ from hamid.codec.admission import Allow, Deny, PatchOp, json_pointer, limits_pat
 from hamid.codec.pod import EPHEMERAL_LIST, pod_containers, pod_meta
 from hamid.codec.pod_request import asked_resources, decode_pod_request, required_limits
 from hamid.errors import RequestError
-from hamid.model.names import WEBHOOK_LABEL, WRITTEN_BY_US, ResourceNames
+from hamid.model.names import WEBHOOK_LABEL, WEBHOOK_LABEL_4PD, WRITTEN_BY_US, ResourceNames
 from hamid.model.request import RequestDefaults
 from hamid.sched.admission_settings import AdmissionSettings, ForgeryPolicy, Policy
 
@@ -196,7 +196,10 @@ def _privileged(pod: JsonObject) -> Iterator[str]:
 
 def _is_opted_out(pod: JsonObject) -> bool:
     labels = (pod.get("metadata") or {}).get("labels") or {}
-    return isinstance(labels, dict) and labels.get(WEBHOOK_LABEL) == IGNORE
+    return isinstance(labels, dict) and IGNORE in (
+        labels.get(WEBHOOK_LABEL),
+        labels.get(WEBHOOK_LABEL_4PD),
+    )
 
 
 def _spec(pod: JsonObject) -> JsonObject:

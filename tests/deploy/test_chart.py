@@ -5,7 +5,13 @@ import yaml
 
 from hamid.daemon.settings import Settings
 from hamid.daemon.structure import structure
-from hamid.model.names import SCHEDULER_NAME, WEBHOOK_LABEL, WRITTEN_BY_US, ResourceNames
+from hamid.model.names import (
+    SCHEDULER_NAME,
+    WEBHOOK_LABEL,
+    WEBHOOK_LABEL_4PD,
+    WRITTEN_BY_US,
+    ResourceNames,
+)
 from hamid.sched.extender import PREFIX
 from tests.cluster.harness import ClusterUnavailable, do_without, helm
 from tests.deploy.rendering import CHART, ChartRefused, rendered, run_helm
@@ -216,9 +222,10 @@ def test_the_webhook_asks_about_the_names_that_the_daemon_knows():
     condition = found["matchConditions"][1]["expression"]
     for name in (*ResourceNames().all(), *WRITTEN_BY_US):
         assert f"'{name}'" in condition
-    opt_out = {"key": WEBHOOK_LABEL, "operator": "NotIn", "values": ["ignore"]}
-    assert opt_out in found["namespaceSelector"]["matchExpressions"]
-    assert opt_out in found["objectSelector"]["matchExpressions"]
+    for label in (WEBHOOK_LABEL, WEBHOOK_LABEL_4PD):
+        opt_out = {"key": label, "operator": "NotIn", "values": ["ignore"]}
+        assert opt_out in found["namespaceSelector"]["matchExpressions"]
+        assert opt_out in found["objectSelector"]["matchExpressions"]
 
 
 def rules(role):

@@ -158,6 +158,10 @@ def test_a_runtime_class_is_given_where_the_operator_wants_one_and_the_pod_names
             pod(container(gpu=1), labels={"hami.io/webhook": "ignore"}), id="a pod that opted out"
         ),
         pytest.param(
+            pod(container(gpu=1), labels={"4pd.io/webhook": "ignore"}),
+            id="one that opted out before HAMi",
+        ),
+        pytest.param(
             pod(container(securityContext={"privileged": True}), nodeName="n", hostPID=True),
             id="a privileged pod without devices",
         ),
