@@ -13,7 +13,7 @@ from hamid.aiokit.services import running
 from hamid.daemon.features import KubeletProbe
 from hamid.hooks.install import install_library
 from hamid.hooks.monitor import UsageMonitor
-from hamid.kube.port import PODS
+from hamid.kube.port import NODES, PODS
 from hamid.kube.watch import Reflector
 from hamid.kubelet.checkpoint import CheckpointFile
 from hamid.kubelet.constants import CHECKPOINT_NAME, KUBELET_SOCKET_NAME, PODS_API_SOCKET
@@ -26,10 +26,11 @@ from hamid.plugin.books import NodeBooks
 from hamid.plugin.events import NodeEvents
 from hamid.plugin.grants import GrantFiles
 from hamid.plugin.health import DeviceView, EventListener, HealthPoller
-from hamid.plugin.inventory import InventoryDeriver, InventoryPublisher, wait_for_inventory
+from hamid.plugin.inventory import InventoryDeriver, wait_for_inventory
 from hamid.plugin.journal import Journal
 from hamid.plugin.owners import Owners
 from hamid.plugin.pods import NodePods
+from hamid.plugin.publisher import InventoryPublisher, RegistrationGuard
 from hamid.plugin.reconciler import Reconciler
 from hamid.plugin.service import DevicePlugin
 from hamid.plugin.undecided import UndecidedPolicy
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from hamid.aiokit.services import Service
     from hamid.daemon.settings import Settings
     from hamid.hooks.abi.pages import UsageReport
-    from hamid.kube.port import KubePort
-    from hamid.kube.watch import WatchMetrics
+    from hamid.kube.port import KubePort, Resource
+    from hamid.kube.watch import Sink, WatchMetrics
     from hamid.kubelet.metrics import KubeletMetrics
     from hamid.nvml.port import NvmlPort
     from hamid.plugin.metrics import PluginMetrics
@@ -197,16 +198,7 @@ async def _assemble(
             directory=own.device_plugin_dir,
             metrics=ports.metrics.kubelet,
         ),
-        pod_watch=Reflector(
-            kube=ports.kube,
-            resource=PODS,
-            sink=plugin.pods,
-            field_selector=f"spec.nodeName={node_name}",
-            name="own-pod-watch",
-            clock=ports.wall_clock,
-            metrics=ports.metrics.watch,
-            is_cached_list=True,
-        ),
+        pod_watch=own_pod_watch(node_name, ports, sink=plugin.pods),
         reconciler=Reconciler(
             resource_name=resource_name,
             pods=plugin.pods,
@@ -292,6 +284,8 @@ def _later_services(
     publisher = InventoryPublisher(
         kube=ports.kube, nvml=ports.nvml, inventory=role.inventory, backoff=Backoff(max_s=30.0)
     )
+    guard = RegistrationGuard(publisher=publisher)
+    watch = own_node_watch(settings.identity.node_name, ports, sink=guard)
     monitor = UsageMonitor(
         directories=role.usage_dirs,
         usage=role.usage,
@@ -305,7 +299,33 @@ def _later_services(
         node_name=settings.identity.node_name,
         grant_mode=settings.plugin.grant_mode,
     )
-    return (publisher, monitor, probe, OnceListed(service=role.reconciler, synced=role.pods_synced))
+    reconciler = OnceListed(service=role.reconciler, synced=role.pods_synced)
+    return (publisher, guard, watch, monitor, probe, reconciler)
+
+
+def own_pod_watch(node_name: str, ports: PluginPorts, *, sink: Sink) -> Reflector:
+    """The watch of the pods of this node."""
+    return _own_watch(PODS, f"spec.nodeName={node_name}", "own-pod-watch", ports, sink)
+
+
+def own_node_watch(node_name: str, ports: PluginPorts, *, sink: Sink) -> Reflector:
+    """The watch of this node."""
+    return _own_watch(NODES, f"metadata.name={node_name}", "own-node-watch", ports, sink)
+
+
+def _own_watch(
+    resource: Resource, field_selector: str, name: str, ports: PluginPorts, sink: Sink
+) -> Reflector:
+    return Reflector(
+        kube=ports.kube,
+        resource=resource,
+        sink=sink,
+        field_selector=field_selector,
+        name=name,
+        clock=ports.wall_clock,
+        metrics=ports.metrics.watch,
+        is_cached_list=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import structlog
 
-from hamid.aiokit.ticker import pause
-from hamid.codec.node_annotation import encode_link_scores, encode_node_inventory
-from hamid.errors import KubeError, NvmlError
-from hamid.kube.errors import TooManyRequests, Unavailable
-from hamid.kube.port import NODES, PatchKind
 from hamid.kubelet.port import AdvertisedDevice
 from hamid.model.device import WHOLE_DEVICE_PERCENT, Device, DeviceMode
-from hamid.model.names import NODE_REGISTER, NODE_SCORE
 from hamid.model.node import NodeInventory, sorted_devices
 from hamid.model.quantities import MIB
 from hamid.plugin.slots import slots
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
-    from hamid.aiokit.backoff import Backoff
     from hamid.aiokit.latest import Latest
-    from hamid.kube.port import KubePort
     from hamid.model.device import DeviceUuid
     from hamid.model.health import HealthReport
-    from hamid.nvml.port import NvmlDevice, NvmlPort
+    from hamid.nvml.port import NvmlDevice
     from hamid.plugin.grants import GrantFiles
     from hamid.plugin.health import DeviceView
     from hamid.plugin.settings import PluginSettings
@@ -139,81 +130,3 @@ async def wait_for_inventory(deriver: InventoryDeriver) -> NodeInventory:
     if node_inventory(view, node_name=node_name, settings=deriver.settings).devices:
         await deriver.devices.wait_for(bool)
     return deriver.inventory.get()
-
-
-@dataclass(slots=True, kw_only=True)
-class InventoryPublisher:
-    """Keeps the node's registration annotation equal to the inventory; a service.
-
-    Written when it changed. Now and then the node is read, and written again if somebody else has
-    changed or removed the annotation, or made the Node anew.
-
-    Run it only once the inventory was derived from what the driver says (`wait_for_inventory`): an
-    empty one tells the scheduler that the cards are gone.
-
-    Args:
-        recheck_s: between two such looks: one small read, which a thousand nodes do as well.
-    """
-
-    kube: KubePort
-    nvml: NvmlPort
-    inventory: Latest[NodeInventory]
-    backoff: Backoff
-    recheck_s: float = 300.0
-    name: str = "node-registrar"
-    _registered: NodeInventory | None = None
-    _annotations: Mapping[str, str] = field(default_factory=dict)
-
-    async def run(self) -> None:
-        """Follow the inventory until cancelled; what fails is tried again."""
-        while True:
-            seen = self.inventory.version
-            await self._insist(self.step)
-            try:
-                async with asyncio.timeout(self.recheck_s):
-                    await self.inventory.wait_change(since=seen)
-            except TimeoutError:
-                await self._insist(self.look)
-
-    async def step(self) -> None:
-        """Write the annotation if the inventory is not what was written; raises `KubeError`."""
-        inventory = self.inventory.get()
-        if inventory == self._registered:
-            return
-        annotations = {NODE_REGISTER: encode_node_inventory(inventory)}
-        try:
-            annotations[NODE_SCORE] = encode_link_scores(await self.nvml.link_scores())
-        except NvmlError as error:
-            log.info("link scores unknown", error=repr(error))
-        patch = {"metadata": {"annotations": annotations}}
-        await self.kube.patch(NODES, inventory.node_name, patch, kind=PatchKind.MERGE)
-        self._registered, self._annotations = inventory, annotations
-        log.info("node registered", node=inventory.node_name, devices=len(inventory.devices))
-
-    async def look(self) -> None:
-        """Read the node, and forget what was written if it is not there any more."""
-        node = await self.kube.get(NODES, self.inventory.get().node_name)
-        found = node["metadata"].get("annotations") or {}
-        if any(found.get(key) != text for key, text in self._annotations.items()):
-            log.warning(
-                "registration changed by somebody else",
-                node=node["metadata"]["name"],
-                hint="if HAMi's device plugin still runs on the node, remove it",
-            )
-            self._registered = None
-
-    async def _insist(self, act: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await act()
-            except KubeError as error:
-                log_line = log.debug if self.backoff.failures else log.warning
-                log_line("registration delayed", error=str(error))
-                await pause(max(self.backoff.next_delay_s(), _asked_to_wait_s(error)))
-            else:
-                self.backoff.reset()
-                return
-
-
-def _asked_to_wait_s(error: KubeError) -> float:
-    return error.retry_after_s if isinstance(error, TooManyRequests | Unavailable) else 0.0
