@@ -116,7 +116,9 @@ def simulate(
 )
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--json", "json_path", type=_FILE, help="Write figures and curves there.")
-@click.option("--plot", "plot_path", type=_FILE, help="Draw the curves there, as SVG.")
+@click.option(
+    "--plot", "plot_path", type=_FILE, help="Draw the curves there; NAME.png or NAME.svg."
+)
 def sim(
     *,
     nodes: Path | None,
@@ -135,8 +137,11 @@ def sim(
 
     from hamid.errors import HamidError  # noqa: PLC0415
     from hamid.sim import command  # noqa: PLC0415
+    from hamid.sim.plot import assert_drawable  # noqa: PLC0415
 
     try:
+        if plot_path is not None:
+            assert_drawable(plot_path)
         plan = command.plan(
             nodes=nodes,
             tasks=tasks,
@@ -152,7 +157,7 @@ def sim(
     if json_path is not None:
         json_path.write_text(json.dumps(command.report(plan, outcomes), indent=1) + "\n")
     if plot_path is not None:
-        plot_path.write_text(command.svg(outcomes))
+        command.plot(outcomes, plot_path)
 
 
 _SERVER = click.option(

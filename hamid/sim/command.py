@@ -25,7 +25,7 @@ from hamid.model.request import DEVICE_POLICIES, NODE_POLICIES, PolicyName, Requ
 from hamid.sched.placement.policy import Policies
 from hamid.sim import openb, own_format
 from hamid.sim.chooser import ProductChooser
-from hamid.sim.plot import Curve, picture
+from hamid.sim.plot import Curves, draw
 from hamid.sim.replay import Replay
 from hamid.sim.snapshot import read_snapshot
 from hamid.sim.workload import recorded, resampled
@@ -182,19 +182,25 @@ def report(plan: Plan, outcomes: dict[str, tuple[Outcome, ...]]) -> dict[str, An
     }
 
 
-def svg(outcomes: dict[str, tuple[Outcome, ...]]) -> str:
-    """What was in use and what was wasted over what had arrived; of the first seed."""
-    curves = []
-    for name, (outcome, *_) in outcomes.items():
-        points = outcome.points
-        used = tuple((p.arrived_percent, p.allocated_percent) for p in points)
-        wasted = tuple((p.arrived_percent, p.wasted_percent) for p in points)
-        curves += [Curve(name=name, points=used), Curve(name=name, points=wasted, is_dashed=True)]
-    return picture(
-        curves,
+def plot(outcomes: dict[str, tuple[Outcome, ...]], path: Path) -> None:
+    """What was in use and what was wasted over what had arrived; see `plot`."""
+    draw(
+        [
+            Curves(
+                name=name,
+                allocated=tuple(
+                    tuple((p.arrived_percent, p.allocated_percent) for p in outcome.points)
+                    for outcome in found
+                ),
+                wasted=tuple(
+                    tuple((p.arrived_percent, p.wasted_percent) for p in outcome.points)
+                    for outcome in found
+                ),
+            )
+            for name, found in outcomes.items()
+        ],
+        path,
         title="Cards in use, as pods arrive",
-        x_label="asked for so far, % of all cards",
-        y_label="% of all cards",
     )
 
 

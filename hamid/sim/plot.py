@@ -1,87 +1,109 @@
-"""The curves of a replay as a picture: SVG, which any browser shows and any size suits.
+"""The curves of a replay as a picture, PNG or SVG: two panels above the same load.
 
-Written here: two axes and some lines need no plotting library, and none that is light brings more.
+Above, how much of the cards was in use; below, how much was free and of no use. Where a policy was
+replayed with several seeds, its line is their mean, and the band around it goes from the least to
+the most.
+
+Drawn by matplotlib, the one door to it: an extra, for no daemon draws pictures. It is imported when
+a picture is asked for.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING, Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from hamid.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
-WIDTH: Final = 900
-HEIGHT: Final = 480
-LEFT, TOP, RIGHT, BOTTOM = 64, 48, 200, 56
-COLOURS: Final = ("#0b6fb8", "#c8470c", "#2a8a3e", "#8a3fb0", "#8a6d00", "#4d4d4d")
-_TICKS: Final = 5
+FORMATS: Final = ("png", "svg")
+LIBRARY: Final = "matplotlib"
+_SIZE_INCHES: Final = (10.0, 7.0)
+_DOTS_PER_INCH: Final = 120
 _MAX_PERCENT: Final = 100
+
+Points = tuple[tuple[float, float], ...]
+"""Percent that has arrived, and what the curve says of it in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One line: points in percent, and whether it is a minor one, drawn dashed."""
+class Curves:
+    """What one policy did; of each seed one line of each.
+
+    Attributes:
+        allocated: in use.
+        wasted: free, and of no use to what usually comes.
+    """
 
     name: str
-    points: tuple[tuple[float, float], ...]
-    is_dashed: bool = False
+    allocated: tuple[Points, ...]
+    wasted: tuple[Points, ...]
 
 
-def picture(curves: Sequence[Curve], *, title: str, x_label: str, y_label: str) -> str:
-    """The picture as SVG; curves of one name share a colour."""
-    x_most = max((x for curve in curves for x, _ in curve.points), default=100.0) or 100.0
-    names = list(dict.fromkeys(curve.name for curve in curves))
-    colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
-    body = [
-        *_axes(x_most, x_label, y_label),
-        *(_line(curve, colours[curve.name], x_most) for curve in curves),
-        *_legend(colours),
-        f'<text x="{LEFT}" y="{TOP - 20}" font-size="16">{escape(title)}</text>',
-    ]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'font-family="sans-serif" font-size="12" fill="#222">'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n' + "\n".join(body) + "\n</svg>\n"
+def assert_drawable(path: Path) -> None:
+    """Find out before the replay what would be in the way of the picture after it.
+
+    Raises:
+        TraceError: it cannot be drawn there.
+    """
+    suffix = path.suffix.removeprefix(".").lower()
+    if suffix not in FORMATS:
+        raise TraceError(
+            f"--plot is {path.name}, which is neither PNG nor SVG",
+            hint="let the name end with .png or .svg",
+        )
+    if not path.parent.is_dir():
+        raise TraceError(f"--plot: there is no folder {path.parent}", hint="make it, or check it")
+    if find_spec(LIBRARY) is None:
+        raise TraceError(
+            f"--plot needs {LIBRARY}, which is not installed", hint="pip install 'hamid[plot]'"
+        )
+
+
+def draw(curves: Sequence[Curves], path: Path, *, title: str) -> None:
+    """Draw the picture there, in the format that its name ends with."""
+    from matplotlib import rc_context  # noqa: PLC0415 - see the module
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    # Equal curves make equal files.
+    with rc_context({"svg.hashsalt": "hamid", "svg.fonttype": "none"}):
+        figure = Figure(figsize=_SIZE_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+        for number, each in enumerate(curves):
+            _line(above, each.allocated, colour=f"C{number}", name=each.name)
+            _line(below, each.wasted, colour=f"C{number}", name=each.name)
+        figure.suptitle(title)
+        above.set_ylabel("in use, % of all cards")
+        above.set_ylim(0, _MAX_PERCENT)
+        below.set_ylabel("fragmentation: free but\nof no use, % of all cards")
+        below.set_ylim(bottom=0)
+        below.set_xlabel("asked for so far, % of all cards")
+        for axes in (above, below):
+            axes.set_xlim(left=0)
+            axes.grid(alpha=0.3)
+        if curves:
+            above.legend(loc="lower right")
+        is_svg = path.suffix.lower() == ".svg"
+        figure.savefig(path, metadata={"Date": None} if is_svg else None)
+
+
+def _line(axes: Any, runs: Sequence[Points], *, colour: str, name: str) -> None:
+    """The mean of the runs at the loads of the first, and the band that they fill."""
+    import numpy as np  # noqa: PLC0415 - comes with matplotlib
+
+    if not runs or not runs[0]:
+        axes.plot([], [], color=colour, label=name)
+        return
+    loads = [x for x, _ in runs[0]]
+    rows = np.array(
+        [np.interp(loads, [x for x, _ in run], [y for _, y in run]) for run in runs if run]
     )
-
-
-def _x(percent: float, most: float) -> float:
-    return round(LEFT + (WIDTH - LEFT - RIGHT) * percent / most, 1)
-
-
-def _y(percent: float) -> float:
-    return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * percent / _MAX_PERCENT, 1)
-
-
-def _axes(x_most: float, x_label: str, y_label: str) -> Iterable[str]:
-    for tick in range(_TICKS + 1):
-        y = _y(tick * _MAX_PERCENT / _TICKS)
-        yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#ddd"/>'
-        label = f"{tick * _MAX_PERCENT // _TICKS}"
-        yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{label}</text>'
-        x = _x(x_most * tick / _TICKS, x_most)
-        label = f"{x_most * tick / _TICKS:.0f}"
-        yield f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{label}</text>'
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    yield (f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle">{escape(x_label)}</text>')
-    yield (
-        f'<text transform="translate(18 {HEIGHT / 2}) rotate(-90)" '
-        f'text-anchor="middle">{escape(y_label)}</text>'
-    )
-
-
-def _line(curve: Curve, colour: str, x_most: float) -> str:
-    points = " ".join(f"{_x(x, x_most)},{_y(y)}" for x, y in curve.points)
-    dashes = ' stroke-dasharray="4 4"' if curve.is_dashed else ""
-    return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
-
-
-def _legend(colours: dict[str, str]) -> Iterable[str]:
-    for number, (name, colour) in enumerate(colours.items()):
-        x, y = WIDTH - RIGHT + 16, TOP + 20 * number
-        yield f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{colour}"/>'
-        yield f'<text x="{x + 18}" y="{y}">{escape(name)}</text>'
-    y = TOP + 20 * len(colours)
-    yield f'<text x="{WIDTH - RIGHT + 16}" y="{y}" fill="#666">dashed: wasted</text>'
+    axes.plot(loads, rows.mean(axis=0), color=colour, label=name)
+    if len(rows) > 1:
+        axes.fill_between(
+            loads, rows.min(axis=0), rows.max(axis=0), color=colour, alpha=0.2, linewidth=0
+        )

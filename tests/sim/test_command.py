@@ -55,7 +55,15 @@ def test_policies_are_compared_in_table_report_and_picture(files):
     runs = found["policies"]["fragmentation"]["runs"]
     assert [run["seed"] for run in runs] == [42, 43]
     assert runs[0]["curve"]
-    assert picture.read_text().startswith("<svg")
+    assert "<svg" in picture.read_text()
+
+
+def test_a_picture_that_cannot_be_drawn_is_2_before_anything_is_replayed(files):
+    done = sim(files, "--plot", files / "out.pdf")
+
+    assert done.exit_code == 2
+    assert "neither PNG nor SVG" in done.stderr
+    assert done.stdout == ""
 
 
 def test_a_snapshot_is_replayed(tmp_path):
