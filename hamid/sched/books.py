@@ -7,7 +7,7 @@ out, a node that has not registered yet) are kept, and count as soon as the devi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from hamid.model.device import DeviceUsage
@@ -42,11 +42,15 @@ class NodeBook:
 
     Attributes:
         version: grows with each change of what a snapshot shows.
+
+    Args:
+        freed: told the node's name whenever a change may have left more room than there was.
     """
 
     __slots__ = (
         "_cordoned",
         "_devices",
+        "_freed",
         "_holds",
         "_host",
         "_host_asked",
@@ -58,9 +62,10 @@ class NodeBook:
         "version",
     )
 
-    def __init__(self, node_name: str) -> None:
+    def __init__(self, node_name: str, *, freed: Callable[[str], None] | None = None) -> None:
         self.node_name = node_name
         self.version = 0
+        self._freed = freed
         self._devices: tuple[Device, ...] = ()
         self._cordoned: frozenset[DeviceUuid] = frozenset()
         self._holds: dict[str, Mapping[DeviceUuid, DeviceHold]] = {}
@@ -90,19 +95,19 @@ class NodeBook:
         """Take these devices for those of the node."""
         if devices != self._devices:
             self._devices = devices
-            self._change()
+            self._change(leaves_more=True)
 
     def cordon(self, uuids: frozenset[DeviceUuid]) -> None:
         """Keep these devices, and no others, free of new pods."""
         if uuids != self._cordoned:
             self._cordoned = uuids
-            self._change()
+            self._change(leaves_more=True)
 
     def offer(self, host: HostAmount | None) -> None:
         """Take this for what the host has for pods in all; None where it is not known."""
         if host != self._host:
             self._host = host
-            self._change()
+            self._change(leaves_more=True)
 
     def link(self, scores: LinkScores) -> None:
         """Take these for how well its devices are linked; empty where it is not known."""
@@ -123,27 +128,31 @@ class NodeBook:
     def _sum_host(self, before: HostAmount, after: HostAmount) -> None:
         if after != before:
             self._host_asked = self._host_asked - before + after
-            self._change()
+            self._change(leaves_more=before != NO_HOST)
 
     def hold(self, pod_uid: str, holds: Mapping[DeviceUuid, DeviceHold]) -> None:
         """Let the pod hold this, instead of what it held."""
-        self.release(pod_uid)
+        before = self._holds.get(pod_uid)
+        if holds == before:
+            return
+        self._drop(pod_uid)
         self._holds[pod_uid] = holds
         for uuid, hold in holds.items():
             self._sums.setdefault(uuid, _Sum()).add(hold, 1)
-        self._change()
+        self._change(leaves_more=before is not None)
 
     def release(self, pod_uid: str) -> None:
         """Let the pod hold nothing."""
-        holds = self._holds.pop(pod_uid, None)
-        if holds is None:
-            return
-        for uuid, hold in holds.items():
+        if pod_uid in self._holds:
+            self._drop(pod_uid)
+            self._change(leaves_more=True)
+
+    def _drop(self, pod_uid: str) -> None:
+        for uuid, hold in self._holds.pop(pod_uid, {}).items():
             total = self._sums[uuid]
             total.add(hold, -1)
             if not total.slots:
                 del self._sums[uuid]
-        self._change()
 
     def snapshot(self) -> NodeSnapshot:
         """The node as it is now; the same value until something changes."""
@@ -156,6 +165,16 @@ class NodeBook:
                 links=self._matrix(),
             )
         return self._snapshot
+
+    def emptied(self) -> NodeSnapshot:
+        """The node as it would be if nobody held anything of it."""
+        return NodeSnapshot(
+            node_name=self.node_name,
+            usages=tuple(DeviceUsage(device=device) for device in self._devices),
+            cordoned=self._cordoned,
+            host_free=self._host,
+            links=self._matrix(),
+        )
 
     def recount(self) -> NodeSnapshot:
         """The node summed up from the single holds: must equal `snapshot`."""
@@ -196,6 +215,8 @@ class NodeBook:
             exclusive_count=total.exclusive_count,
         )
 
-    def _change(self) -> None:
+    def _change(self, *, leaves_more: bool = False) -> None:
         self.version += 1
         self._snapshot = None
+        if leaves_more and self._freed is not None:
+            self._freed(self.node_name)

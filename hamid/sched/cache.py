@@ -15,16 +15,14 @@ not yet confirmed is a reservation here, in memory, with an end. Invariants:
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client import Gauge
 
-from hamid.codec.node_annotation import decode_node_inventory
-from hamid.errors import AnnotationError
 from hamid.model.node import NO_HOST, HostAmount
 from hamid.sched.books import NodeBook
+from hamid.sched.known_node import KnownNode
 from hamid.sched.records import read_node, read_pod
 from hamid.sched.reservations import Reservations, Stage
 
@@ -42,20 +40,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-PLUGIN_AWAY: Final = "the kubelet offers no slots: the device plugin is away"
-"""Why a node that registered devices has none to give for now."""
-
-
-@dataclass(slots=True)
-class _Node:
-    """A node's books, whether the watch shows it, and the text that its devices came from."""
-
-    book: NodeBook
-    is_listed: bool = False
-    inventory_text: str | None = None
-    problem: str = ""
-
-
 _Asking = tuple[str, HostAmount]
 """A node, and what a pod asks of its host."""
 
@@ -71,7 +55,7 @@ class ClusterCache:
         registry: CollectorRegistry,
     ) -> None:
         self._settings = settings
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, KnownNode] = {}
         self._pods: dict[str, PodRecord] = {}
         self._reservations = Reservations(clock=clock)
         self._booked_on: dict[str, str] = {}
@@ -115,10 +99,10 @@ class ClusterCache:
         listed = (node for _, node in sorted(self._nodes.items()) if node.is_listed)
         return tuple(node.book.snapshot() for node in listed)
 
-    def version(self, node_name: str) -> int:
-        """Grows with each change of the node's snapshot."""
+    def emptied(self, node_name: str) -> NodeSnapshot | None:
+        """The node as it would be without any pod, or None if there is no such node."""
         node = self._nodes.get(node_name)
-        return node.book.version if node is not None else 0
+        return node.book.emptied() if node is not None and node.is_listed else None
 
     def pod(self, pod_uid: str) -> PodRecord | None:
         """The pod, if it waits for a node or holds devices."""
@@ -270,10 +254,10 @@ class ClusterCache:
                 pod_uid, allocation.holds(is_initialized=is_initialized)
             )
 
-    def _node(self, node_name: str) -> _Node:
+    def _node(self, node_name: str) -> KnownNode:
         node = self._nodes.get(node_name)
         if node is None:
-            node = self._nodes[node_name] = _Node(NodeBook(node_name))
+            node = self._nodes[node_name] = KnownNode(node_name)
         return node
 
     def _drop_unused(self, node_name: str) -> None:
@@ -311,46 +295,14 @@ class ClusterCache:
         """The node is gone; what its pods hold is kept for as long as they are there."""
         node = self._nodes.get(node_name)
         if node is not None:
-            node.is_listed = False
-            node.inventory_text, node.problem = None, ""
-            node.book.register(())
-            node.book.cordon(frozenset())
-            node.book.offer(None)
-            node.book.link({})
+            node.lose()
             self._drop_unused(node_name)
 
     def _read_node(self, node: JsonObject) -> NodeNote:
         return read_node(node, names=self._settings.resources)
 
     def _take_note(self, note: NodeNote) -> None:
-        node = self._node(note.node_name)
-        node.is_listed = True
-        node.book.cordon(note.cordoned)
-        node.book.offer(note.host)
-        node.book.link(note.links)
-        if note.inventory_text is not None and not note.is_offered:
-            node.inventory_text, node.problem = None, PLUGIN_AWAY
-            node.book.register(())
-            return
-        if note.inventory_text == node.inventory_text and node.problem != PLUGIN_AWAY:
-            return
-        node.inventory_text, node.problem = note.inventory_text, ""
-        if note.inventory_text is None:
-            node.book.register(())
-            return
-        try:
-            inventory = decode_node_inventory(note.inventory_text, node_name=note.node_name)
-        except AnnotationError as error:
-            node.problem = error.message
-            node.book.register(())
-            log.warning(
-                "node registration malformed",
-                node=note.node_name,
-                error=error.message,
-                hint=error.hint,
-            )
-            return
-        node.book.register(inventory.devices)
+        self._node(note.node_name).take(note)
 
     def take_pods(self, pods: Iterable[JsonObject]) -> None:
         """Take these for all pods there are."""

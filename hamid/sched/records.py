@@ -47,6 +47,8 @@ class PodRecord:
         host: what it asks of its node's processors and memory.
         is_ended: its containers have ended for good, so it holds nothing.
         is_initialized: its plain init containers are done, so they hold nothing.
+        priority: of its spec; the higher goes first.
+        created_at: as the API server writes it; later ones compare greater.
     """
 
     pod_uid: str
@@ -59,6 +61,8 @@ class PodRecord:
     host: HostAmount = NO_HOST
     is_ended: bool = False
     is_initialized: bool = False
+    priority: int = 0
+    created_at: str = ""
 
     @property
     def pod_key(self) -> str:
@@ -121,6 +125,8 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         host=NO_HOST if is_ended else decode_pod_host(pod),
         is_ended=is_ended,
         is_initialized=_is_initialized(spec, status),
+        priority=spec.get("priority") or 0,
+        created_at=meta.get("creationTimestamp") or "",
     )
 
 

@@ -218,13 +218,23 @@ def test_an_ill_device_is_seen(cache):
 
 
 def test_what_a_node_says_of_other_things_changes_nothing(cache):
-    before = cache.version("node-a")
+    before = cache.snapshot("node-a")
     node = registered(devices=make_devices(2))
     node["metadata"]["labels"] = {"x": "y"}
 
     NodeSink(cache).apply(modified(node))
 
-    assert cache.version("node-a") == before
+    assert cache.snapshot("node-a") is before
+
+
+def test_a_node_can_be_looked_at_as_if_nobody_held_anything(cache):
+    PodSink(cache).apply(added(bound(SHARE)))
+
+    emptied = cache.emptied("node-a")
+
+    assert memory_used(cache) == [3_000, 0]
+    assert [usage.memory_used_mib for usage in emptied.usages] == [0, 0]
+    assert cache.emptied("node-z") is None
 
 
 def test_a_reservation_holds_until_its_term(cache, clock, assert_logged):
