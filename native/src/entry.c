@@ -1,5 +1,6 @@
 /*
  * Where the program's look-ups come in: dlsym (entry_dlsym.S asks here) and cuGetProcAddress.
+ * How it loads libraries is in entry_loader.c.
  *
  * There is no constructor: in a process that looks up no hooked symbol, this library does nothing
  * but compare two letters.
@@ -104,10 +105,14 @@ struct dlsym_answer hamid_dlsym_answer(void *handle, const char *symbol, void *c
 		return answer;
 	}
 
-	if (handle != RTLD_NEXT && strcmp(symbol, "dlsym") == 0) {
+	if (handle == RTLD_NEXT || symbol[0] != 'd' || symbol[1] != 'l')
+		return pass;
+	if (strcmp(symbol, "dlsym") == 0) {
 		void *found = lookup(handle, symbol);
 		return final(found == (void *)lookup ? (void *)dlsym_exported : found);
 	}
+	if (strcmp(symbol, "dlopen") == 0 || strcmp(symbol, "dlmopen") == 0)
+		return final(hamid_own_loader(symbol, lookup(handle, symbol)));
 	return pass;
 }
 

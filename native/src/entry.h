@@ -1,6 +1,7 @@
-/* What entry_dlsym.S and entry.c tell each other. */
+/* What the .S files, entry.c and entry_loader.c tell each other. */
 #pragma once
 
+#include <dlfcn.h>
 #include <stdint.h>
 
 /*
@@ -15,3 +16,12 @@ struct dlsym_answer hamid_dlsym_answer(void *handle, const char *symbol, void *c
 
 /* The real dlsym; set before hamid_dlsym_answer() returns for the first time. */
 extern void *hamid_dlsym_target;
+
+/* The mode to go on with into the real dlopen and dlmopen; sets where that is. */
+int hamid_dlopen_mode(const char *file, int mode);
+int hamid_dlmopen_mode(Lmid_t space, const char *file, int mode);
+extern void *hamid_dlopen_target;
+extern void *hamid_dlmopen_target;
+
+/* What a look-up of "dlopen" or "dlmopen" found: ours, where that is the real one. */
+void *hamid_own_loader(const char *symbol, void *found);

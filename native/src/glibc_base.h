@@ -27,7 +27,6 @@
 	_Pragma(HAMID_TEXT(weak symbol)) __asm__(".symver " #symbol "," #symbol "@" version)
 HAMID_OLD(dladdr1, HAMID_GLIBC_DLADDR1);
 HAMID_OLD(dlerror, HAMID_GLIBC_BASE);
-HAMID_OLD(dlopen, HAMID_GLIBC_BASE);
 HAMID_OLD(dlvsym, HAMID_GLIBC_BASE);
 HAMID_OLD(pthread_once, HAMID_GLIBC_BASE);
 #undef HAMID_OLD

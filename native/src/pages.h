@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "hamid_pages.h"
@@ -21,6 +22,9 @@
  * Fails closed.
  */
 int pages_limit(const char *uuid, struct device_limit *ret_limit);
+
+/* Is this a container of ours, whatever its page is worth? Decided once. */
+bool pages_are_ours(void);
 
 /* Where the pages are; fixed, except in the library built for tests. */
 const char *pages_limits_dir(void);

@@ -213,6 +213,21 @@ int pages_limit(const char *uuid, struct device_limit *ret_limit)
 	return r;
 }
 
+bool pages_are_ours(void)
+{
+	const int found = atomic_load_explicit(&standing, memory_order_acquire);
+	if (found != NOT_LOOKED)
+		return found != -ENOENT;
+	int saved_errno = errno;
+	lock();
+	if (place == PLACE_UNKNOWN)
+		place = find_place();
+	const bool is_ours = place == PLACE_CONTAINER;
+	pthread_mutex_unlock(&mutex);
+	errno = saved_errno;
+	return is_ours;
+}
+
 void pages_look_again(void)
 {
 	atomic_store(&look_at_ns, 0);

@@ -80,7 +80,10 @@ bool real_load(enum real_library library)
 	/* The reference is kept: the addresses must stay good for the life of the process. */
 	if (!lookup)
 		return false;
-	void *handle = dlopen(sonames[library], RTLD_LAZY | RTLD_NOLOAD);
+	void *(*load)(const char *, int) = NULL; /* ours is called like it */
+	void *found = lookup(RTLD_NEXT, "dlopen");
+	memcpy(&load, &found, sizeof load);
+	void *handle = load ? load(sonames[library], RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	if (handle) {
 		struct real_driver looked_up;
 		memset(&looked_up, 0, sizeof looked_up);
