@@ -32,7 +32,7 @@ from hamid.codec.extender import (
 from hamid.errors import HamidError
 from hamid.model.node import NodeSnapshot
 from hamid.sched.bind import not_leading
-from hamid.sched.cache import PLUGIN_AWAY
+from hamid.sched.known_node import PLUGIN_AWAY
 from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.rows import Placer

@@ -1,0 +1,75 @@
+"""One node as the cache knows it: its books, and where its devices came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from hamid.codec.node_annotation import decode_node_inventory
+from hamid.errors import AnnotationError
+from hamid.sched.books import NodeBook
+
+if TYPE_CHECKING:
+    from hamid.sched.records import NodeNote
+
+log = structlog.get_logger(__name__)
+
+PLUGIN_AWAY: Final = "the kubelet offers no slots: the device plugin is away"
+"""Why a node that registered devices has none to give for now."""
+
+
+class KnownNode:
+    """A node that the watch shows, or that pods hold devices of.
+
+    Attributes:
+        is_listed: whether the watch shows it.
+        problem: why it has no devices though it registered some; empty otherwise.
+    """
+
+    __slots__ = ("_inventory_text", "book", "is_listed", "problem")
+
+    def __init__(self, node_name: str) -> None:
+        self.book = NodeBook(node_name)
+        self.is_listed = False
+        self.problem = ""
+        self._inventory_text: str | None = None
+
+    def take(self, note: NodeNote) -> None:
+        """The watch shows it like this."""
+        self.is_listed = True
+        self.book.cordon(note.cordoned)
+        self.book.offer(note.host)
+        self.book.link(note.links)
+        if note.inventory_text is not None and not note.is_offered:
+            self._inventory_text, self.problem = None, PLUGIN_AWAY
+            self.book.register(())
+            return
+        if note.inventory_text == self._inventory_text and self.problem != PLUGIN_AWAY:
+            return
+        self._inventory_text, self.problem = note.inventory_text, ""
+        if note.inventory_text is None:
+            self.book.register(())
+            return
+        try:
+            inventory = decode_node_inventory(note.inventory_text, node_name=note.node_name)
+        except AnnotationError as error:
+            self.problem = error.message
+            self.book.register(())
+            log.warning(
+                "node registration malformed",
+                node=note.node_name,
+                error=error.message,
+                hint=error.hint,
+            )
+            return
+        self.book.register(inventory.devices)
+
+    def lose(self) -> None:
+        """The watch shows it no more; what pods hold stays in the books."""
+        self.is_listed = False
+        self._inventory_text, self.problem = None, ""
+        self.book.register(())
+        self.book.cordon(frozenset())
+        self.book.offer(None)
+        self.book.link({})

@@ -1,0 +1,43 @@
+from hamid.model.names import ResourceNames
+from hamid.sched.known_node import PLUGIN_AWAY, KnownNode
+from hamid.sched.records import read_node
+from tests.sched.builders import make_devices
+from tests.sched.objects import registered
+
+
+def note(node=None, **allocatable):
+    node = node or registered(devices=make_devices(2))
+    if allocatable:
+        node = {**node, "status": {"allocatable": {"nvidia.com/gpu": allocatable["slots"]}}}
+    return read_node(node, names=ResourceNames())
+
+
+def test_what_the_watch_shows_is_in_the_books():
+    node = KnownNode("node-a")
+
+    node.take(note())
+
+    assert node.is_listed
+    assert len(node.book.snapshot().usages) == 2
+
+
+def test_without_slots_it_has_no_devices_until_there_are_some_again():
+    node = KnownNode("node-a")
+    node.take(note())
+
+    node.take(note(slots="0"))
+    assert (node.problem, node.book.snapshot().usages) == (PLUGIN_AWAY, ())
+
+    node.take(note(slots="20"))
+    assert (node.problem, len(node.book.snapshot().usages)) == ("", 2)
+
+
+def test_a_lost_node_that_comes_back_as_it_was_has_its_devices_again():
+    node = KnownNode("node-a")
+    node.take(note())
+
+    node.lose()
+    assert (node.is_listed, node.book.snapshot().usages) == (False, ())
+
+    node.take(note())
+    assert len(node.book.snapshot().usages) == 2
