@@ -7,13 +7,15 @@ out, a node that has not registered yet) are kept, and count as soon as the devi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hamid.model.device import DeviceUsage
 from hamid.model.node import NO_HOST, NodeSnapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hamid.model.device import Device, DeviceHold, DeviceUuid
     from hamid.model.node import HostAmount
 

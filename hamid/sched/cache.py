@@ -22,6 +22,7 @@ from prometheus_client import Gauge
 
 from hamid.model.node import NO_HOST, HostAmount
 from hamid.sched.books import NodeBook
+from hamid.sched.freed import Freed
 from hamid.sched.known_node import KnownNode
 from hamid.sched.records import read_node, read_pod
 from hamid.sched.reservations import Reservations, Stage
@@ -45,7 +46,11 @@ _Asking = tuple[str, HostAmount]
 
 
 class ClusterCache:
-    """Nodes, pods and reservations; see the module. The watches feed it through `sinks`."""
+    """Nodes, pods and reservations; see the module. The watches feed it through `sinks`.
+
+    Attributes:
+        freed: told by the books where room may have become free.
+    """
 
     def __init__(
         self,
@@ -62,6 +67,7 @@ class ClusterCache:
         self._strangers: dict[str, _Asking] = {}
         self._asking_of: dict[str, _Asking] = {}
         self._synced: set[str] = set()
+        self.freed = Freed()
         self._news = asyncio.Event()
         self._declare_metrics(registry)
 
@@ -257,7 +263,7 @@ class ClusterCache:
     def _node(self, node_name: str) -> KnownNode:
         node = self._nodes.get(node_name)
         if node is None:
-            node = self._nodes[node_name] = KnownNode(node_name)
+            node = self._nodes[node_name] = KnownNode(node_name, freed=self.freed.on)
         return node
 
     def _drop_unused(self, node_name: str) -> None:
@@ -276,6 +282,7 @@ class ClusterCache:
         self._strangers.clear()
         self._asking_of.clear()
         self._synced.clear()
+        self.freed.forget()
 
     def take_nodes(self, nodes: Iterable[JsonObject]) -> None:
         """Take these for all nodes there are."""

@@ -11,6 +11,8 @@ from hamid.errors import AnnotationError
 from hamid.sched.books import NodeBook
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hamid.sched.records import NodeNote
 
 log = structlog.get_logger(__name__)
@@ -29,8 +31,8 @@ class KnownNode:
 
     __slots__ = ("_inventory_text", "book", "is_listed", "problem")
 
-    def __init__(self, node_name: str) -> None:
-        self.book = NodeBook(node_name)
+    def __init__(self, node_name: str, *, freed: Callable[[str], None] | None = None) -> None:
+        self.book = NodeBook(node_name, freed=freed)
         self.is_listed = False
         self.problem = ""
         self._inventory_text: str | None = None

@@ -1,4 +1,5 @@
 from hamid.model.device import DeviceHold
+from hamid.model.node import HostAmount
 from hamid.sched.books import NodeBook
 from tests.sched.builders import make_devices
 
@@ -84,3 +85,25 @@ def test_the_version_grows_with_each_change():
 
     found.hold("a", {"card-0": hold()})
     assert found.version > before
+
+
+def test_the_books_tell_when_there_may_be_more_room_and_not_when_there_is_less():
+    told = []
+    found = NodeBook("node-a", freed=told.append)
+
+    def tells(change):
+        told.clear()
+        change()
+        return bool(told)
+
+    first, second = make_devices(2)
+    assert tells(lambda: found.register((first, second)))
+    assert not tells(lambda: found.hold("a", {"card-0": hold(2_000)}))
+    assert not tells(lambda: found.hold("a", {"card-0": hold(2_000)}))
+    assert tells(lambda: found.hold("a", {"card-0": hold(1_000)}))
+    assert tells(lambda: found.release("a"))
+    assert not tells(lambda: found.release("a"))
+    assert tells(lambda: found.cordon(frozenset({"card-0"})))
+    assert tells(lambda: found.offer(HostAmount(cpu_milli=1, memory_mib=1)))
+    assert not tells(lambda: found.ask("b", HostAmount(cpu_milli=1, memory_mib=1)))
+    assert tells(lambda: found.unask("b"))

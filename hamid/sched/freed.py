@@ -1,0 +1,58 @@
+"""Where room may have become free, and in which order: what wakes pods that wait.
+
+Counted, not timed: a pod that was refused at serial 7 may fit on a node where something became
+free at serial 8. It says "may": whoever listens looks at the books before anything is done.
+The books tell when a pod lets go, a card or a host offers more or is no longer cordoned; whoever
+else lets more pods in (a quota that is raised) tells with `everywhere`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Freed:
+    """Serial numbers of the times at which room may have become free."""
+
+    def __init__(self) -> None:
+        self._serial = 0
+        self._last_everywhere = 0
+        self._last_by_node: dict[str, int] = {}
+        self._news = asyncio.Event()
+
+    @property
+    def serial(self) -> int:
+        """Counts the times so far."""
+        return self._serial
+
+    def on(self, node_name: str) -> None:
+        """Room may have become free on this node."""
+        self._last_by_node[node_name] = self._count()
+
+    def everywhere(self) -> None:
+        """What kept pods away from any node may do so no more."""
+        self._last_everywhere = self._count()
+
+    def last_on(self, node_name: str) -> int:
+        """The serial of the last time on this node; 0 for never."""
+        return max(self._last_everywhere, self._last_by_node.get(node_name, 0))
+
+    def forget(self) -> None:
+        """No time so far counts any more."""
+        self._last_everywhere = 0
+        self._last_by_node.clear()
+
+    async def wait(self, *, since: int, timeout_s: float) -> None:
+        """Wait until the serial is past `since`, but no longer than this."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._serial <= since:
+                    await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _count(self) -> int:
+        self._serial += 1
+        self._news.set()
+        self._news = asyncio.Event()
+        return self._serial
