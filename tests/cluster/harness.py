@@ -155,8 +155,8 @@ class Cluster:
         self.kubeconfig = state / "kubeconfig"
         self.server = f"https://127.0.0.1:{port}"
         self.ca_file = state / "pki" / "ca.crt"
-        self._tls = ssl.create_default_context(cafile=self.ca_file)
-        self._tls.load_cert_chain(state / "pki" / "admin.crt", state / "pki" / "admin.key")
+        self.tls = ssl.create_default_context(cafile=self.ca_file)
+        self.tls.load_cert_chain(state / "pki" / "admin.crt", state / "pki" / "admin.key")
 
     def kubectl(
         self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
@@ -349,7 +349,7 @@ class Cluster:
     ) -> Generator[bytes, None, None]:
         """Yield the lines of the answer as they come; TimeoutError when none came in time."""
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, context=self._tls, timeout=until - time.monotonic()
+            "127.0.0.1", self.port, context=self.tls, timeout=until - time.monotonic()
         )
         try:
             connection.request("GET", f"{path}?{urlencode(query)}")
