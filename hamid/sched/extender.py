@@ -38,7 +38,7 @@ from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.score import rank_scores
 from hamid.sched.placement.typical import shapes_held
-from hamid.sched.verdicts import RUNNERS_UP_KEPT, NodeLoad, Verdict, Verdicts, counted
+from hamid.sched.verdicts import RUNNERS_UP_KEPT, NodeLoad, Scene, Verdict, Verdicts, counted
 from hamid.web.errors import Refusal
 from hamid.web.responses import json_body
 
@@ -193,9 +193,9 @@ class Extender:
         kept = self._cache.reservation(request.pod_uid)
         if kept is not None and kept.is_in_doubt:
             return self._offer_again(kept.allocation.node_name, names)
-        outcome = self._reserve(request, names)
+        outcome, nodes = self._reserve(request, names)
         sentences = self._sentences(request, outcome)
-        self._explain(request, outcome, sentences)
+        self._explain(request, outcome, sentences, nodes)
         if isinstance(outcome, Unplaceable):
             self._metrics.decisions.labels("unplaceable").inc()
             fitting: frozenset[str] = frozenset()
@@ -218,15 +218,21 @@ class Extender:
         others = {name: IN_DOUBT for name in names if name != node_name}
         return FilterResult(node_names=(node_name,), failed=others)
 
-    def _reserve(self, request: PodRequest, names: Iterable[str]) -> Placement | Unplaceable:
-        """Place the pod on one of the nodes and keep the room, instead of what was kept."""
+    def _reserve(
+        self, request: PodRequest, names: Iterable[str]
+    ) -> tuple[Placement | Unplaceable, Mapping[str, NodeSnapshot]]:
+        """Place the pod on one of the nodes and keep the room, instead of what was kept.
+
+        Also returns the nodes as they were.
+        """
         self._cache.forget(request.pod_uid)
         self._learn(request)
-        outcome = self._placer.place(request, self._snapshots(names))
+        nodes = {node.node_name: node for node in self._snapshots(names)}
+        outcome = self._placer.place(request, nodes.values())
         if isinstance(outcome, Placement):
             self._cache.assume(outcome.best.allocation(request.pod_uid))
             self._keep_ranking(request.pod_uid, tuple(n.node_name for n in outcome.ranked))
-        return outcome
+        return outcome, nodes
 
     def _learn(self, request: PodRequest) -> None:
         """Count the pod among those that usually come; at first, all that are there already."""
@@ -259,27 +265,37 @@ class Extender:
         return sentences
 
     def _explain(
-        self, request: PodRequest, outcome: Placement | Unplaceable, sentences: Mapping[str, str]
+        self,
+        request: PodRequest,
+        outcome: Placement | Unplaceable,
+        sentences: Mapping[str, str],
+        nodes: Mapping[str, NodeSnapshot],
     ) -> None:
         ranked = outcome.ranked if isinstance(outcome, Placement) else ()
+        best = ranked[: RUNNERS_UP_KEPT + 1]
         sentence = "" if ranked else cluster_sentence(request, outcome.refusals)
         node_name = ranked[0].node_name if ranked else ""
-        self.explanations.put(
-            Verdict(
-                pod_uid=request.pod_uid,
-                pod_key=request.pod_key,
-                decided_at_s=self._wall_clock(),
-                node_name=node_name,
-                sentence=sentence,
-                node_policies=self._settings.policies.for_request(request).node,
-                fitting_count=len(ranked),
-                best=tuple(
-                    NodeLoad(node_name=found.node_name, load_ppm=found.load_ppm, costs=found.cost)
-                    for found in ranked[: RUNNERS_UP_KEPT + 1]
-                ),
-                reasons=counted(sentences),
-            )
+        verdict = Verdict(
+            pod_uid=request.pod_uid,
+            pod_key=request.pod_key,
+            decided_at_s=self._wall_clock(),
+            node_name=node_name,
+            sentence=sentence,
+            node_policies=self._settings.policies.for_request(request).node,
+            fitting_count=len(ranked),
+            best=tuple(
+                NodeLoad(node_name=found.node_name, load_ppm=found.load_ppm, costs=found.cost)
+                for found in best
+            ),
+            reasons=counted(sentences),
         )
+        scene = Scene(
+            request=request,
+            considered=tuple((nodes[found.node_name], found) for found in best),
+            typical=self._placer.arrivals.typical,
+            offered=frozenset() if ranked else self.explanations.offer(nodes),
+        )
+        self.explanations.put(verdict, scene)
         log.debug("pod filtered", pod=request.pod_key, node=node_name, reason=sentence)
 
     async def prioritize(self, args: FilterArgs) -> Mapping[str, int]:

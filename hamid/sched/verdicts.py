@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from hamid.model.request import PolicyName
+    from hamid.model.node import NodeSnapshot
+    from hamid.model.request import PodRequest, PolicyName
+    from hamid.sched.placement.place import NodePlacement
+    from hamid.sched.placement.typical import Typical
 
 RUNNERS_UP_KEPT = 5
+_OFFERS_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,24 @@ class Verdict:
     reasons: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a decision was taken on, so that its terms can be worked out when somebody asks.
+
+    Attributes:
+        considered: the chosen node and its runners-up as they were before, with what the pod got
+            or would have got there.
+        typical: what usually came then.
+        offered: the nodes among which kube-scheduler let us choose, where none fits; it had ruled
+            out the others itself.
+    """
+
+    request: PodRequest
+    considered: tuple[tuple[NodeSnapshot, NodePlacement], ...] = ()
+    typical: Typical
+    offered: frozenset[str] = frozenset()
+
+
 def counted(sentences: Mapping[str, str]) -> Mapping[str, int]:
     """How many nodes say each sentence, the most frequent first."""
     return dict(sorted(Counter(sentences.values()).items(), key=lambda item: (-item[1], item[0])))
@@ -63,19 +85,35 @@ class Verdicts:
 
     def __init__(self, *, capacity: int) -> None:
         self._capacity = capacity
-        self._by_uid: OrderedDict[str, Verdict] = OrderedDict()
+        self._by_uid: OrderedDict[str, tuple[Verdict, Scene | None]] = OrderedDict()
+        self._offers: OrderedDict[frozenset[str], frozenset[str]] = OrderedDict()
 
-    def put(self, verdict: Verdict) -> None:
+    def put(self, verdict: Verdict, scene: Scene | None = None) -> None:
         """Keep this one for its pod."""
-        self._by_uid[verdict.pod_uid] = verdict
+        self._by_uid[verdict.pod_uid] = verdict, scene
         self._by_uid.move_to_end(verdict.pod_uid)
         while len(self._by_uid) > self._capacity:
             self._by_uid.popitem(last=False)
 
     def verdict(self, pod_uid: str) -> Verdict | None:
         """What was last decided for the pod."""
-        return self._by_uid.get(pod_uid)
+        found = self._by_uid.get(pod_uid)
+        return None if found is None else found[0]
+
+    def scene(self, pod_uid: str) -> Scene | None:
+        """What that was decided on."""
+        found = self._by_uid.get(pod_uid)
+        return None if found is None else found[1]
 
     def all(self) -> tuple[Verdict, ...]:
         """All that are kept, the newest first."""
-        return tuple(reversed(self._by_uid.values()))
+        return tuple(verdict for verdict, _ in reversed(self._by_uid.values()))
+
+    def offer(self, node_names: Iterable[str]) -> frozenset[str]:
+        """These names as one set, the same for all who were offered the same: they are many."""
+        names = frozenset(node_names)
+        kept = self._offers.setdefault(names, names)
+        self._offers.move_to_end(kept)
+        if len(self._offers) > _OFFERS_KEPT:
+            self._offers.popitem(last=False)
+        return kept

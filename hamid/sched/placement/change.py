@@ -27,6 +27,7 @@ class ChangeKind(StrEnum):
     PART = "part"
     ANNOTATIONS = "annotations"
     UNCORDON = "uncordon"
+    DEPARTURE = "departure"
 
 
 class Amount(StrEnum):
@@ -62,6 +63,7 @@ class Change:
         lowered: what the pod would ask less of.
         annotations: of the pod, to be dropped.
         device_uuids: of the node, to be uncordoned.
+        pod_key, pod_priority: of the pod on the node that would have to go.
     """
 
     kind: ChangeKind
@@ -69,6 +71,8 @@ class Change:
     lowered: tuple[Lowered, ...] = ()
     annotations: tuple[str, ...] = ()
     device_uuids: tuple[DeviceUuid, ...] = ()
+    pod_key: str = ""
+    pod_priority: int = 0
 
     @property
     def sentence(self) -> str:
@@ -77,6 +81,8 @@ class Change:
             return f"drop {' and '.join(self.annotations)}"
         if self.device_uuids:
             return f"uncordon {', '.join(self.device_uuids)} of node {self.node_name}"
+        if self.pod_key:
+            return f"delete pod {self.pod_key} (priority {self.pod_priority})"
         said = " and ".join(
             f"{low.less} {low.amount} less ({low.fitting} instead of {low.asked})"
             for low in self.lowered

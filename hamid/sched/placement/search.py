@@ -62,6 +62,35 @@ class _Views:
         return _Views(init=init, app=app, reusable=self.reusable - uuids)
 
 
+def mutex_shortfalls(usage: DeviceUsage) -> tuple[Shortfall, ...]:
+    """What a device lacks for the policy `mutex`: that nobody else uses it."""
+    if not usage.slots_used:
+        return ()
+    in_use = Shortfall(
+        resource=Resource.EXCLUSIVITY,
+        requested=WHOLE_DEVICE_PERCENT,
+        used=usage.slots_used,
+        device_uuid=usage.device.device_uuid,
+    )
+    return (in_use,)
+
+
+def usages_found(
+    request: PodRequest, node: NodeSnapshot, given: Sequence[tuple[DeviceShare, ...]]
+) -> tuple[DeviceUsage, ...]:
+    """The devices as the next container finds them, once those before it were given theirs.
+
+    Args:
+        request: whose containers they are.
+        node: as it was before any of them.
+        given: the shares of the first containers, in the order of the request.
+    """
+    views = _Views(init=node.usages, app=node.usages)
+    for container, shares in zip(request.requests, given, strict=False):
+        views = views.with_shares(container.kind, shares)
+    return views.of(request.requests[len(given)].kind)
+
+
 def _with_shares(
     usages: tuple[DeviceUsage, ...], shares: tuple[DeviceShare, ...]
 ) -> tuple[DeviceUsage, ...]:
@@ -205,14 +234,8 @@ class Search:
             request=self._request,
             is_cordoned=device.device_uuid in self._node.cordoned,
         )
-        if not found and PolicyName.MUTEX in self._policies and usage.slots_used:
-            in_use = Shortfall(
-                resource=Resource.EXCLUSIVITY,
-                requested=WHOLE_DEVICE_PERCENT,
-                used=usage.slots_used,
-                device_uuid=device.device_uuid,
-            )
-            return (in_use,)
+        if not found and PolicyName.MUTEX in self._policies:
+            return mutex_shortfalls(usage)
         return found
 
     def _largest_numa_groups(
