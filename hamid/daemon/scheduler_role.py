@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hamid.aiokit.services import running
-from hamid.kube.port import NODES, PODS
+from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS
 from hamid.kube.watch import Reflector
 from hamid.sched.admission import Admission, AdmissionMetrics
 from hamid.sched.admission_rules import Rules
@@ -17,7 +17,7 @@ from hamid.sched.elector import ElectorMetrics, LeaderWork, LeaseElector
 from hamid.sched.explainer import Explainer
 from hamid.sched.extender import Extender, ExtenderMetrics
 from hamid.sched.lookup import PodLookup
-from hamid.sched.sinks import NodeSink, PodSink
+from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -137,6 +137,8 @@ class SchedulerRole:
                 "node_problems": cache.node_problems(),
                 "pods": cache.pod_records(),
                 "reservations": cache.reservations(),
+                "quotas": [{"quota": quota, "used": used} for quota, used in cache.quotas.all()],
+                "quota_remarks": cache.quotas.remarks(),
             },
             "verdicts": self.extender.explanations.all,
         }
@@ -180,6 +182,7 @@ class SchedulerRole:
             for resource, sink, name in (
                 (NODES, NodeSink(cache), "node-watch"),
                 (PODS, PodSink(cache), "pod-watch"),
+                (RESOURCE_QUOTAS, QuotaSink(cache), "quota-watch"),
             )
         )
 

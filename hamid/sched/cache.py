@@ -14,16 +14,18 @@ not yet confirmed is a reservation here, in memory, with an end. Invariants:
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client import Gauge
 
 from hamid.model.node import NO_HOST, HostAmount
+from hamid.model.quota import charge
 from hamid.sched.books import NodeBook
 from hamid.sched.freed import Freed
 from hamid.sched.known_node import KnownNode
+from hamid.sched.news import News
+from hamid.sched.quotas import QuotaBooks, QuotaCollector
 from hamid.sched.records import read_node, read_pod
 from hamid.sched.reservations import Reservations, Stage
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from hamid.kube.port import JsonObject
     from hamid.model.allocation import PodAllocation
     from hamid.model.node import NodeSnapshot
+    from hamid.model.quota import Bound, Charge, Payer
     from hamid.sched.records import NodeNote, PodRecord
     from hamid.sched.reservations import Reservation
     from hamid.sched.settings import SchedSettings
@@ -50,6 +53,7 @@ class ClusterCache:
 
     Attributes:
         freed: told by the books where room may have become free.
+        quotas: what namespaces may take, and take; charged with whatever is booked.
     """
 
     def __init__(
@@ -68,7 +72,8 @@ class ClusterCache:
         self._asking_of: dict[str, _Asking] = {}
         self._synced: set[str] = set()
         self.freed = Freed()
-        self._news = asyncio.Event()
+        self.quotas = QuotaBooks(names=settings.resources, freed=self.freed.everywhere)
+        self._news = News()
         self._declare_metrics(registry)
 
     def _declare_metrics(self, registry: CollectorRegistry) -> None:
@@ -79,6 +84,7 @@ class ClusterCache:
             ("malformed_nodes", "Nodes whose registration cannot be read.", self._problem_count),
         ):
             Gauge(f"hamid_sched_{name}", text, registry=registry).set_function(count)
+        QuotaCollector(self.quotas, registry)
 
     def _listed_count(self) -> int:
         return sum(node.is_listed for node in self._nodes.values())
@@ -90,8 +96,8 @@ class ClusterCache:
 
     @property
     def is_synced(self) -> bool:
-        """Whether both watches have delivered their first list."""
-        return {"nodes", "pods"} <= self._synced
+        """Whether all watches have delivered their first list."""
+        return {"nodes", "pods", "quotas"} <= self._synced
 
     def snapshot(self, node_name: str) -> NodeSnapshot | None:
         """The node as it is now, or None if there is no such node."""
@@ -128,55 +134,55 @@ class ClusterCache:
         self._expire()
         return tuple(self._reservations)
 
+    def bounds(self, payer: Payer | None) -> tuple[Bound, ...]:
+        """The tightest bound of each resource for a pod of this payer, as quotas are used now."""
+        self._expire()
+        return self.quotas.bounds(payer) if payer is not None else ()
+
     def node_problems(self) -> Mapping[str, str]:
         """Why the registrations of some nodes cannot be read."""
         return {name: node.problem for name, node in self._nodes.items() if node.problem}
 
     async def wait_for_pod(self, pod_uid: str) -> PodRecord | None:
         """The pod, as soon as the watch shows it, or None after `pod_wait_s`."""
-        await self._wait(lambda: pod_uid in self._pods, timeout_s=self._settings.pod_wait_s)
+        await self._news.wait(lambda: pod_uid in self._pods, timeout_s=self._settings.pod_wait_s)
         return self._pods.get(pod_uid)
 
     async def wait_synced(self) -> bool:
-        """Whether both watches have delivered their first list, within `sync_wait_s`."""
-        await self._wait(lambda: self.is_synced, timeout_s=self._settings.sync_wait_s)
+        """Whether all watches have delivered their first list, within `sync_wait_s`."""
+        await self._news.wait(lambda: self.is_synced, timeout_s=self._settings.sync_wait_s)
         return self.is_synced
-
-    async def _wait(self, is_true: Callable[[], bool], *, timeout_s: float) -> None:
-        # The deadline is here and not in a port: what is waited for is our own news.
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not is_true():
-                    await self._news.wait()
-        except TimeoutError:
-            return
-
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
 
     # Reservations.
 
-    def assume(self, allocation: PodAllocation) -> None:
-        """Keep room for the pod, instead of what was kept for it, until `reservation_ttl_s`."""
-        self._reserve(allocation, Stage.RESERVED, ttl_s=self._settings.reservation_ttl_s)
+    def assume(self, allocation: PodAllocation, payer: Payer | None = None) -> None:
+        """Keep room for the pod, instead of what was kept for it, until `reservation_ttl_s`.
 
-    def assume_sent(self, allocation: PodAllocation) -> None:
-        """Keep room for a pod whose bind is being sent."""
-        self._reserve(allocation, Stage.SENT, ttl_s=self._settings.confirmation_ttl_s)
+        Args:
+            allocation: what is kept.
+            payer: whose quotas are charged, if the watch does not show the pod.
+        """
+        self._reserve(allocation, Stage.RESERVED, payer, ttl_s=self._settings.reservation_ttl_s)
+
+    def assume_sent(self, allocation: PodAllocation, payer: Payer | None = None) -> None:
+        """Keep room for a pod whose bind is being sent; see `assume`."""
+        self._reserve(allocation, Stage.SENT, payer, ttl_s=self._settings.confirmation_ttl_s)
 
     def confirm(self, pod_uid: str) -> None:
         """The API server has bound the pod as reserved."""
         if (kept := self._reservations.get(pod_uid)) is not None:
-            self._reserve(kept.allocation, Stage.BOUND, ttl_s=self._settings.confirmation_ttl_s)
+            ttl_s = self._settings.confirmation_ttl_s
+            self._reserve(kept.allocation, Stage.BOUND, kept.payer, ttl_s=ttl_s)
 
     def forget(self, pod_uid: str) -> None:
         """Keep no room for the pod any more."""
         if self._reservations.pop(pod_uid) is not None:
             self._rebook(pod_uid)
 
-    def _reserve(self, allocation: PodAllocation, stage: Stage, *, ttl_s: float) -> None:
-        self._reservations.put(allocation, stage, ttl_s=ttl_s)
+    def _reserve(
+        self, allocation: PodAllocation, stage: Stage, payer: Payer | None, *, ttl_s: float
+    ) -> None:
+        self._reservations.put(allocation, stage, payer, ttl_s=ttl_s)
         self._rebook(allocation.pod_uid)
 
     def _expire(self) -> None:
@@ -214,6 +220,22 @@ class ClusterCache:
             fresh[name].register(tuple(usage.device for usage in snapshot.usages))
             fresh[name].cordon(snapshot.cordoned)
         return {name: fresh[name].recount() for name, node in self._nodes.items() if node.is_listed}
+
+    def recount_quotas(self) -> Mapping[tuple[str, str], Charge]:
+        """What all pods use of each quota, summed up anew: must equal what `quotas` has."""
+        self._expire()
+        entries = []
+        for pod_uid in {*self._pods, *(kept.pod_uid for kept in self._reservations)}:
+            booking, payer = self._booking(pod_uid), self._payer(pod_uid)
+            if booking is not None and payer is not None:
+                entries.append((payer, charge(booking[0], is_initialized=booking[1])))
+        return self.quotas.recount(entries)
+
+    def _payer(self, pod_uid: str) -> Payer | None:
+        record, kept = self._pods.get(pod_uid), self._reservations.get(pod_uid)
+        if record is not None:
+            return record.payer
+        return kept.payer if kept is not None else None
 
     def _booking(self, pod_uid: str) -> tuple[PodAllocation, bool] | None:
         record = self._pods.get(pod_uid)
@@ -253,6 +275,11 @@ class ClusterCache:
         if before is not None and before != node_name:
             self._nodes[before].book.release(pod_uid)
             self._drop_unused(before)
+        payer = self._payer(pod_uid)
+        if booking is None or payer is None:
+            self.quotas.release(pod_uid)
+        else:
+            self.quotas.charge(pod_uid, payer, charge(booking[0], is_initialized=booking[1]))
         if booking is not None:
             allocation, is_initialized = booking
             self._booked_on[pod_uid] = allocation.node_name
@@ -282,6 +309,7 @@ class ClusterCache:
         self._strangers.clear()
         self._asking_of.clear()
         self._synced.clear()
+        self.quotas.reset()
         self.freed.forget()
 
     def take_nodes(self, nodes: Iterable[JsonObject]) -> None:
@@ -292,7 +320,7 @@ class ClusterCache:
         for note in listed.values():
             self._take_note(note)
         self._synced.add("nodes")
-        self._tell()
+        self._news.tell()
 
     def take_node(self, node: JsonObject) -> None:
         """Take the news of one node."""
@@ -320,7 +348,7 @@ class ClusterCache:
         for pod_uid in known:
             self.drop_pod(pod_uid)
         self._synced.add("pods")
-        self._tell()
+        self._news.tell()
 
     def take_pod(self, pod: JsonObject) -> None:
         """Take the news of one pod."""
@@ -343,7 +371,9 @@ class ClusterCache:
             self._reservations.pop(pod_uid)
             self._rebook(pod_uid)
         elif before is None:
-            self._tell()
+            self._news.tell()
+        elif before.payer != record.payer:
+            self._rebook(pod_uid)
 
     def drop_pod(self, pod_uid: str) -> None:
         """The pod is gone, or has ended, or never had anything to do with devices."""
@@ -351,6 +381,12 @@ class ClusterCache:
         self._strangers.pop(pod_uid, None)
         self._reservations.pop(pod_uid)
         self._rebook(pod_uid)
+
+    def take_quotas(self, quotas: Iterable[JsonObject]) -> None:
+        """Take these for all quotas there are; single ones go to `quotas`."""
+        self.quotas.take_all(quotas)
+        self._synced.add("quotas")
+        self._news.tell()
 
     def read(self, pod: JsonObject) -> PodRecord:
         """The record of the pod, not taken into the books."""

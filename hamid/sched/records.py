@@ -16,6 +16,7 @@ from hamid.codec.allocation_record import read_allocation
 from hamid.codec.node_annotation import decode_cordon, decode_link_scores
 from hamid.codec.pod_host import decode_node_host, decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
+from hamid.codec.quota import decode_payer
 from hamid.errors import AnnotationError, RequestError
 from hamid.model import names as wire
 from hamid.model.node import NO_HOST
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hamid.model.device import DeviceUuid
     from hamid.model.names import ResourceNames
     from hamid.model.node import HostAmount
+    from hamid.model.quota import Payer
     from hamid.model.request import PodRequest, RequestDefaults
 
 log = structlog.get_logger(__name__)
@@ -49,6 +51,7 @@ class PodRecord:
         is_initialized: its plain init containers are done, so they hold nothing.
         priority: of its spec; the higher goes first.
         created_at: as the API server writes it; later ones compare greater.
+        payer: whose quotas it is charged to; None where there is nothing to charge.
     """
 
     pod_uid: str
@@ -63,6 +66,7 @@ class PodRecord:
     is_initialized: bool = False
     priority: int = 0
     created_at: str = ""
+    payer: Payer | None = None
 
     @property
     def pod_key(self) -> str:
@@ -104,6 +108,7 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
     is_ended = status.get("phase") in _ENDED_PHASES
     request: PodRequest | None = None
     allocation: PodAllocation | None = None
+    payer: Payer | None = None
     problem = ""
     try:
         if is_ended:
@@ -112,6 +117,8 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
             allocation = read_allocation(pod, names=names)
         else:
             request = decode_pod_request(pod, names=names, defaults=defaults)
+        if request is not None or allocation is not None:
+            payer = decode_payer(pod)
     except (AnnotationError, RequestError) as error:
         problem = str(error)
     return PodRecord(
@@ -127,6 +134,7 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         is_initialized=_is_initialized(spec, status),
         priority=spec.get("priority") or 0,
         created_at=meta.get("creationTimestamp") or "",
+        payer=payer,
     )
 
 

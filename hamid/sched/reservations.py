@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hamid.model.allocation import PodAllocation
+    from hamid.model.quota import Payer
 
 
 class Stage(StrEnum):
@@ -30,11 +31,12 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Room kept for one pod, until a time of the cache's clock."""
+    """Room kept for one pod, until a time of the cache's clock; `payer` as far as it is known."""
 
     allocation: PodAllocation
     stage: Stage
     expires_at: float
+    payer: Payer | None = None
 
     @property
     def pod_uid(self) -> str:
@@ -65,11 +67,18 @@ class Reservations:
         """What is kept for the pod."""
         return self._by_uid.get(pod_uid)
 
-    def put(self, allocation: PodAllocation, stage: Stage, *, ttl_s: float) -> None:
+    def put(
+        self,
+        allocation: PodAllocation,
+        stage: Stage,
+        payer: Payer | None = None,
+        *,
+        ttl_s: float,
+    ) -> None:
         """Keep this for the pod, instead of what was kept."""
         expires_at = self._clock() + ttl_s
         self._by_uid[allocation.pod_uid] = Reservation(
-            allocation=allocation, stage=stage, expires_at=expires_at
+            allocation=allocation, stage=stage, expires_at=expires_at, payer=payer
         )
         self._next_expiry_at = min(self._next_expiry_at, expires_at)
 

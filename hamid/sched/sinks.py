@@ -1,4 +1,4 @@
-"""The two sinks through which the watches of nodes and pods feed the cache."""
+"""The sinks through which the watches of nodes, pods and quotas feed the cache."""
 
 from __future__ import annotations
 
@@ -51,6 +51,30 @@ class PodSink:
                 self._cache.take_pod(event.object)
             case EventKind.DELETED:
                 self._cache.drop_pod(event.object["metadata"]["uid"])
+            case EventKind.BOOKMARK:
+                pass
+            case _:
+                assert_never(event.kind)
+
+
+class QuotaSink:
+    """Takes what the watch of quotas brings."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+
+    def replace(self, objects: tuple[JsonObject, ...]) -> None:
+        """All quotas, from a list."""
+        self._cache.take_quotas(objects)
+
+    def apply(self, event: WatchEvent) -> None:
+        """One change."""
+        match event.kind:
+            case EventKind.ADDED | EventKind.MODIFIED:
+                self._cache.quotas.take(event.object)
+            case EventKind.DELETED:
+                meta = event.object["metadata"]
+                self._cache.quotas.drop(meta["namespace"], meta["name"])
             case EventKind.BOOKMARK:
                 pass
             case _:

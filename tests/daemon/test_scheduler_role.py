@@ -144,6 +144,8 @@ async def test_pages_show_lease_and_cache():
         "node_problems",
         "pods",
         "reservations",
+        "quotas",
+        "quota_remarks",
     }
 
 

@@ -41,6 +41,17 @@ def bound(*shares, uid="uid-1", node_name="node-a", phase="Running", allocation=
     return pod
 
 
+def quota_object(name="cards", *, namespace="default", scopes=(), **hard):
+    """A ResourceQuota on `gpu`, `gpumem` and `gpucores`."""
+    limits = {f"limits.nvidia.com/{key}": str(value) for key, value in hard.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"hard": limits, "scopes": list(scopes)},
+    }
+
+
 def initialized(pod):
     """The same pod after its init phase."""
     conditions = [{"type": "Initialized", "status": "True"}]

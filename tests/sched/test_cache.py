@@ -6,7 +6,7 @@ from hamid.model import names as wire
 from hamid.model.allocation import ContainerAllocation, PodAllocation
 from hamid.model.request import ContainerKind
 from hamid.sched.reservations import Stage
-from hamid.sched.sinks import NodeSink, PodSink
+from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
 from tests.builders import container_object, node_object, pod_object
 from tests.sched.builders import make_allocation, make_devices, make_share
 from tests.sched.objects import added, bound, deleted, initialized, modified, registered, waiting
@@ -47,7 +47,7 @@ def allocation_with_init(uid="uid-1"):
     )
 
 
-def test_it_is_synced_after_the_first_list_of_both():
+def test_it_is_synced_after_the_first_list_of_all():
     found = make_cache()
     assert not found.is_synced
 
@@ -55,6 +55,9 @@ def test_it_is_synced_after_the_first_list_of_both():
     assert not found.is_synced
 
     PodSink(found).replace(())
+    assert not found.is_synced
+
+    QuotaSink(found).replace(())
     assert found.is_synced
 
 
@@ -64,6 +67,7 @@ async def test_a_call_may_wait_for_the_first_lists():
 
     NodeSink(found).replace(())
     PodSink(found).replace(())
+    QuotaSink(found).replace(())
     assert await found.wait_synced()
 
 

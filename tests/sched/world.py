@@ -4,14 +4,16 @@ from prometheus_client import CollectorRegistry
 
 from hamid.codec.extender import BindingArgs, FilterArgs
 from hamid.kube.fake import FakeKube
-from hamid.kube.port import NODES, PODS
+from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS
 from hamid.sched.bind import Binder, BindMetrics
 from hamid.sched.cache import ClusterCache
 from hamid.sched.extender import Extender, ExtenderMetrics
 from hamid.sched.leadership import FixedLeadership
 from hamid.sched.lookup import PodLookup
 from hamid.sched.settings import SchedSettings
-from hamid.sched.sinks import NodeSink, PodSink
+from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
+
+_RESOURCES = {"Node": NODES, "Pod": PODS, "ResourceQuota": RESOURCE_QUOTAS}
 
 
 class Clock:
@@ -65,10 +67,10 @@ class World:
         )
 
     async def create(self, *objects):
-        """Create nodes and pods; returns the pods' calls, with the UIDs that the server gave."""
+        """Create objects; returns the pods' calls, with the UIDs that the server gave."""
         calls = []
         for item in objects:
-            resource = NODES if item["kind"] == "Node" else PODS
+            resource = _RESOURCES[item["kind"]]
             created = await self.kube.create(resource, item)
             if item["kind"] == "Pod":
                 meta = created["metadata"]
@@ -79,8 +81,10 @@ class World:
     async def sync(self):
         nodes = await self.kube.list(NODES)
         pods = await self.kube.list(PODS)
+        quotas = await self.kube.list(RESOURCE_QUOTAS)
         NodeSink(self.cache).replace(nodes.items)
         PodSink(self.cache).replace(pods.items)
+        QuotaSink(self.cache).replace(quotas.items)
 
     async def node_names(self):
         return tuple(n["metadata"]["name"] for n in (await self.kube.list(NODES)).items)
@@ -97,6 +101,8 @@ class World:
     def assert_books_are_right(self):
         snapshots = {node.node_name: node for node in self.cache.snapshots()}
         assert self.cache.recount() == snapshots
+        used = {(quota.namespace, quota.name): used for quota, used in self.cache.quotas.all()}
+        assert self.cache.recount_quotas() == used
 
 
 class Call:
