@@ -93,8 +93,9 @@ class Board:
         """
         typical = self._arrivals.typical
         if typical.generation != self._measure.generation:
-            self._measure = Fragmentation(typical)
-            self._views = [None if n is None else self._measure.view(n) for n in self._nodes]
+            self._measure.adopt(typical)
+            refreshed = self._measure.refreshed
+            self._views = [None if view is None else refreshed(view) for view in self._views]
             self._rows.clear()
         row = self._row(ask, host)
         heap = self._fresh(row, host)

@@ -42,10 +42,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.model.node import NO_HOST, HostAmount
-from hamid.sched.placement.cardstates import LANE_BITS, CardStates
+from hamid.sched.placement.cardstates import LANE_BITS, CardStates, Step
+from hamid.sched.placement.refusal import StatesRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from hamid.model.device import DeviceUsage
     from hamid.model.node import NodeSnapshot
@@ -57,14 +58,17 @@ SPACE_TIE: Final = 1_250
 CPU_TIE: Final = 78
 """Per milli-core left: as much for a node of 128 idle cores."""
 
-MANY: Final = 512
-"""Copies on one node beyond which the host does not count: no node's cards take as many."""
 NO_CARDS: Final = -1
 """In place of an ask's number, for a pod that asks for no card."""
-_KEPT: Final = 50_000
+_KEPT: Final = 8_192
+"""Views; beyond, those that no node is in any more are most of them."""
+_LANE: Final = (1 << LANE_BITS) - 1
+_LANE_TOP: Final = 1 << (LANE_BITS - 1)
+_UNBOUND: Final = _LANE_TOP - 1
+"""More copies than a lane can hold."""
 _PPM: Final = 1_000_000
 _UNKNOWN_HOST: Final = HostAmount(cpu_milli=1 << 50, memory_mib=1 << 50)
-_FREE_HOST: Final = (_UNKNOWN_HOST.cpu_milli, _UNKNOWN_HOST.memory_mib)
+_NO_STEP: Final = Step(0, 0, 0)
 
 
 class Choice(NamedTuple):
@@ -84,6 +88,8 @@ class View:
 
     Attributes:
         distinct: the first card of each state, with its position.
+        generation: of the typical shapes under which what follows was worked out.
+        lanes, space, plain: the sums over the cards.
         bounds: by the number of an ask, a score that no choice for it exceeds, whatever it asks
             of the host; None where it does not fit.
         choices: by the number of an ask and what is asked of the host.
@@ -93,14 +99,14 @@ class View:
         "bounds",
         "cards",
         "choices",
-        "copies",
         "cpu_milli",
         "distinct",
+        "generation",
+        "lanes",
         "memory_mib",
-        "sizes",
+        "plain",
         "space",
         "tie",
-        "unfit",
         "value",
     )
 
@@ -108,16 +114,13 @@ class View:
         self.cards = cards
         self.cpu_milli = cpu_milli
         self.memory_mib = memory_mib
-        self.copies = self.unfit = self.space = self.value = 0
         first: dict[Card, int] = {}
         for position, card in enumerate(cards):
             first.setdefault(card, position)
-            self.copies += card.copies
-            self.unfit += card.unfit
-            self.space += card.space
         self.distinct = tuple((position, card) for card, position in first.items())
-        self.sizes = cards[0].kind.sizes if cards else ()
         self.tie = 0 if cpu_milli >= _UNKNOWN_HOST.cpu_milli else CPU_TIE * cpu_milli
+        self.generation = -1
+        self.lanes = self.space = self.plain = self.value = 0
         self.bounds: dict[int, int | None] = {}
         self.choices: dict[tuple[int, HostAmount], Choice | None] = {}
 
@@ -138,37 +141,64 @@ class _Group:
         self.max_cpu = max(self.max_cpu, host.cpu_milli)
         self.max_memory = max(self.max_memory, host.memory_mib)
 
+    def held(self, count: int, cpu_milli: int, memory_mib: int) -> tuple[int, int]:
+        """The weight of those of which some host takes any; and how many it takes, weighted.
 
-class _Caps(NamedTuple):
-    """How many of a group's shapes some host takes.
-
-    Attributes:
-        least: of the member of which it takes the fewest.
-        served_weight: of the members of which it takes any.
-        members: the number for each, with its weight; empty where `least` is `MANY` or more.
-    """
-
-    least: int
-    served_weight: int
-    members: tuple[tuple[int, int], ...]
+        Args:
+            count: how many the cards take of each.
+            cpu_milli: free of the host.
+            memory_mib: free of the host.
+        """
+        served = held = 0
+        for cpu, memory, weight in self.members:
+            most = count
+            if cpu and cpu_milli < cpu * most:
+                most = cpu_milli // cpu
+            if memory and memory_mib < memory * most:
+                most = memory_mib // memory
+            if most:
+                served += weight
+                held += weight * most
+        return served, held
 
 
 class Fragmentation:
-    """The measure under one set of typical shapes."""
+    """The measure, under one set of typical shapes at a time."""
 
     def __init__(self, typical: Typical) -> None:
-        self.generation = typical.generation
         self._states = CardStates(typical)
+        self._views: dict[tuple[tuple[Card, ...], int, int], View] = {}
+        self._adopt(typical)
+
+    def adopt(self, typical: Typical) -> None:
+        """Take these shapes for the typical ones; views are to be refreshed."""
+        self._states.adopt(typical)
+        self._adopt(typical)
+
+    def _adopt(self, typical: Typical) -> None:
+        self.generation = typical.generation
         groups = {ask: _Group(ask.device_count) for ask, _ in self._states.asks}
         for shape, weight in typical.shapes:
             groups[shape.cards].add(shape.host, weight)
         self._groups = tuple(groups.values())
-        self._lanes_bytes = len(groups) * (LANE_BITS // 8)
-        self._caps_by_host: dict[tuple[int, int], list[_Caps]] = {}
-        self._views: dict[tuple[tuple[Card, ...], int, int], View] = {}
+        self._weight = sum(group.weight for group in self._groups)
+        width = len(groups) * LANE_BITS
+        self._several = tuple(
+            (lane * LANE_BITS, width + lane * LANE_BITS, 2 * width + lane * LANE_BITS, group)
+            for lane, group in enumerate(self._groups)
+            if group.count > 1
+        )
+        # Where a lane's top bit stays set, the host bounds the copies on the cards; see `_bound`.
+        self._tops = sum(
+            _LANE_TOP << lane * LANE_BITS
+            for lane, group in enumerate(self._groups)
+            if group.count == 1 and (group.max_cpu or group.max_memory)
+        )
+        self._least_by_cpu: dict[int, int] = {}
+        self._least_by_memory: dict[int, int] = {}
 
     def number(self, ask: CardAsk) -> int:
-        """A number for the ask, for the methods below."""
+        """A number for the ask, for the methods below; it stays the same."""
         return self._states.number(ask)
 
     def view(self, node: NodeSnapshot) -> View:
@@ -181,8 +211,23 @@ class Fragmentation:
             if len(self._views) >= _KEPT:
                 self._views.clear()
             view = self._views[key] = View(*key)
-            caps = self._caps(view.cpu_milli, view.memory_mib)
-            view.value = self._doubled(view.sizes, view.copies, view.unfit, view.space, caps)
+        return self.refreshed(view)
+
+    def refreshed(self, view: View) -> View:
+        """The view, with the figures of the typical shapes as they are now."""
+        if view.generation != self.generation:
+            view.generation = self.generation
+            view.bounds.clear()
+            view.choices.clear()
+            lanes = space = plain = 0
+            refresh = self._states.refresh
+            for card in view.cards:
+                refresh(card)
+                lanes += card.lanes
+                space += card.space
+                plain += card.plain
+            view.lanes, view.space, view.plain = lanes, space, plain
+            view.value = self._doubled(lanes, space, plain, view.cpu_milli, view.memory_mib)
         return view
 
     def value(self, node: NodeSnapshot) -> float:
@@ -207,15 +252,17 @@ class Fragmentation:
             found = view.choices[key] = self._choose(view, number, host)
             return found
 
+    def refusal(self, view: View, number: int) -> StatesRefusal:
+        """Why a node in this state has no choice for the ask."""
+        reasons = [self._states.reasons(card, number) for card in view.cards]
+        return StatesRefusal(reasons, self._states.ask(number).device_count)
+
     def card_cost(self, usage: DeviceUsage, number: int) -> int:
         """What the ask costs on this card, were it alone in its node: the smaller the better."""
-        view = View((self._states.of(usage, is_cordoned=False),), *_FREE_HOST)
-        caps = self._caps(*_FREE_HOST)
-        view.value = self._doubled(view.sizes, view.copies, view.unfit, view.space, caps)
-        after = self._states.after(view.cards[0], number)
-        if after is None:
-            return 0
-        return -self._score(view, [(view.cards[0], after)], caps, 0)
+        card = self._states.of(usage, is_cordoned=False)
+        view = View((card,), _UNKNOWN_HOST.cpu_milli, _UNKNOWN_HOST.memory_mib)
+        step = self._states.step(self.refreshed(view).cards[0], number)
+        return 0 if step is None else -self._score(view, step, NO_HOST)
 
     def cost(self, node: NodeSnapshot, after: NodeSnapshot, host: HostAmount) -> int:
         """What it costs that the node becomes another; the same figure as a choice's, negated."""
@@ -223,114 +270,127 @@ class Fragmentation:
         return other.value - one.value + SPACE_TIE * other.space + other.tie
 
     def _choose(self, view: View, number: int, host: HostAmount) -> Choice | None:
-        caps = self._caps(view.cpu_milli - host.cpu_milli, view.memory_mib - host.memory_mib)
         if number == NO_CARDS:
-            return Choice(self._score(view, (), caps, host.cpu_milli), ())
+            return Choice(self._score(view, _NO_STEP, host), ())
         count = self._states.ask(number).device_count
         if count > 1:
-            return self._choose_several(view, number, caps, host.cpu_milli)
+            return self._choose_several(view, number, count, host)
         best: Choice | None = None
+        step_of = self._states.step
         for position, card in view.distinct:
-            after = self._states.after(card, number)
-            if after is None:
+            step = step_of(card, number)
+            if step is None:
                 continue
-            score = self._score(view, ((card, after),), caps, host.cpu_milli)
+            score = self._score(view, step, host)
             if best is None or score > best.score:
                 best = Choice(score, (position,))
         return best
 
     def _choose_several(
-        self, view: View, number: int, caps: list[_Caps], cpu_milli: int
+        self, view: View, number: int, count: int, host: HostAmount
     ) -> Choice | None:
         """The fullest cards that fit: those that take several are as a rule empty, and alike."""
-        count = self._states.ask(number).device_count
+        step_of = self._states.step
         fitting = [
-            (card.space, position, card, after)
+            (card.space, position, step)
             for position, card in enumerate(view.cards)
-            if (after := self._states.after(card, number)) is not None
+            if (step := step_of(card, number)) is not None
         ]
         if len(fitting) < count:
             return None
-        fitting.sort(key=lambda found: found[:2])
+        fitting.sort()
         chosen = fitting[:count]
-        score = self._score(view, [(c, after) for _, _, c, after in chosen], caps, cpu_milli)
-        return Choice(score, tuple(sorted(position for _, position, _, _ in chosen)))
+        score = self._score(view, _sum(step for _, _, step in chosen), host)
+        return Choice(score, tuple(sorted(position for _, position, _ in chosen)))
 
-    def _score(
-        self, view: View, changes: Sequence[tuple[Card, Card]], caps: list[_Caps], cpu_milli: int
-    ) -> int:
-        copies, unfit, space = view.copies, view.unfit, view.space
-        for card, after in changes:
-            copies += after.copies - card.copies
-            unfit += after.unfit - card.unfit
-            space += after.space - card.space
-        value = self._doubled(view.sizes, copies, unfit, space, caps)
+    def _score(self, view: View, step: Step, host: HostAmount) -> int:
+        cpu_milli = host.cpu_milli
+        space = view.space + step.space
+        value = self._doubled(
+            view.lanes + step.lanes,
+            space,
+            view.plain + step.plain,
+            view.cpu_milli - cpu_milli,
+            view.memory_mib - host.memory_mib,
+        )
         tie = view.tie - CPU_TIE * cpu_milli if view.tie else 0
         return view.value - value - SPACE_TIE * space - tie
 
-    def _doubled(
-        self, sizes: tuple[int, ...], copies: int, unfit: int, space: int, caps: list[_Caps]
-    ) -> int:
-        """Twice the value of a node with these sums over its cards."""
+    def _doubled(self, lanes: int, space: int, plain: int, cpu_milli: int, memory_mib: int) -> int:
+        """Twice the value of a node with these sums over its cards, and so much of the host free.
+
+        That of a roomy host, with asks for single cards alone, is the sum over the cards; only
+        what departs from that is worked out ask by ask.
+        """
         if not space:
             return 0
-        length = self._lanes_bytes
-        total = 0
-        for group, size, count, unfit_space, cap in zip(
-            self._groups,
-            sizes,
-            memoryview(copies.to_bytes(length, "little")).cast("I"),
-            memoryview(unfit.to_bytes(length, "little")).cast("I"),
-            caps,
-            strict=True,
-        ):
-            weight = group.weight
-            if group.count > 1:
-                count //= group.count  # noqa: PLW2901 - from cards to containers
-                size *= group.count  # noqa: PLW2901
+        cpu, memory = max(cpu_milli, 0), max(memory_mib, 0)
+        total = plain
+        for copies_at, unfit_at, taken_at, group in self._several:
+            weight, size = group.weight, group.count
+            cards = lanes >> copies_at & _LANE
+            count = cards // size
             if not count:
                 total += 2 * weight * space
-            elif cap[0] >= count:
-                total += weight * (unfit_space + space - size * count)
-            else:
-                served = cap[1]
-                held = 0
-                for most, part in cap[2]:
-                    held += part * (most if most < count else count)  # noqa: FURB136 - hot
-                total += served * unfit_space + (2 * weight - served) * space - size * held
+                continue
+            unfit, taken = lanes >> unfit_at & _LANE, lanes >> taken_at & _LANE
+            served, held = weight, weight * count
+            if group.max_cpu * count > cpu or group.max_memory * count > memory:
+                served, held = group.held(count, cpu, memory)
+            total += served * unfit + (2 * weight - served) * space - taken * size * held // cards
+        bound = self._bound(lanes, cpu, memory)
+        width = len(self._groups) * LANE_BITS
+        while bound:
+            top = (bound & -bound).bit_length()
+            bound &= bound - 1
+            group = self._groups[top // LANE_BITS - 1]
+            shift = top - LANE_BITS
+            count = lanes >> shift & _LANE
+            unfit, taken = lanes >> shift + width & _LANE, lanes >> shift + 2 * width & _LANE
+            served, held = group.held(count, cpu, memory)
+            total += (group.weight - served) * (space - unfit)
+            total += taken * group.weight - taken * held // count
         return total
 
-    def _caps(self, cpu_milli: int, memory_mib: int) -> list[_Caps]:
-        key = (cpu_milli, memory_mib)
-        found = self._caps_by_host.get(key)
-        if found is None:
-            if len(self._caps_by_host) >= _KEPT:
-                self._caps_by_host.clear()
-            cpu, memory = max(cpu_milli, 0), max(memory_mib, 0)
-            found = [_caps_of(group, cpu, memory) for group in self._groups]
-            self._caps_by_host[key] = found
-        return found
+    def _bound(self, lanes: int, cpu: int, memory: int) -> int:
+        """The top bits of the lanes of asks of which the cards take more than the host does.
+
+        Each lane's copies, with the top bit on, less one more than the least that the host takes
+        of any shape with that ask: the top bit stays where there are at least as many copies.
+        """
+        tops = self._tops
+        if not tops:
+            return 0
+        least_by_cpu = self._least_by_cpu.get(cpu)
+        if least_by_cpu is None:
+            least_by_cpu = self._least(self._least_by_cpu, cpu, [g.max_cpu for g in self._groups])
+        least_by_memory = self._least_by_memory.get(memory)
+        if least_by_memory is None:
+            asked = [g.max_memory for g in self._groups]
+            least_by_memory = self._least(self._least_by_memory, memory, asked)
+        topped = lanes | tops
+        return ((topped - least_by_cpu) | (topped - least_by_memory)) & tops
+
+    def _least(self, known: dict[int, int], free: int, asked: list[int]) -> int:
+        if len(known) >= _KEPT:
+            known.clear()
+        least = 0
+        for lane, amount in enumerate(asked):
+            if self._tops >> lane * LANE_BITS & _LANE:
+                most = min(free // amount, _UNBOUND - 1) if amount else _UNBOUND - 1
+                least |= most + 1 << lane * LANE_BITS
+        known[free] = least
+        return least
+
+
+def _sum(steps: Iterable[Step]) -> Step:
+    lanes = space = plain = 0
+    for step in steps:
+        lanes += step.lanes
+        space += step.space
+        plain += step.plain
+    return Step(lanes, space, plain)
 
 
 def _less(node: NodeSnapshot, host: HostAmount) -> HostAmount | None:
     return None if node.host_free is None else node.host_free - host
-
-
-def _caps_of(group: _Group, cpu_milli: int, memory_mib: int) -> _Caps:
-    least = MANY
-    if group.max_cpu:
-        least = min(least, cpu_milli // group.max_cpu)
-    if group.max_memory:
-        least = min(least, memory_mib // group.max_memory)
-    if least >= MANY:
-        return _Caps(least, group.weight, ())
-    members = []
-    served = 0
-    for cpu, memory, weight in group.members:
-        most = cpu_milli // cpu if cpu else MANY
-        if memory and memory_mib // memory < most:
-            most = memory_mib // memory
-        if most:
-            served += weight
-            members.append((most, weight))
-    return _Caps(least, served, tuple(members))

@@ -70,10 +70,12 @@ class Placement:
 
     Attributes:
         ranked: one or more nodes, best first.
+        node_names: of the same.
         refusals: what each other node lacks.
     """
 
-    ranked: tuple[NodePlacement, ...]
+    ranked: Sequence[NodePlacement]
+    node_names: tuple[str, ...]
     refusals: Mapping[str, Refusal]
 
     @property
@@ -125,7 +127,11 @@ def ranked(outcomes: Mapping[str, NodePlacement | Refusal]) -> Placement | Unpla
     if not fitting:
         return Unplaceable(refusals=refusals)
     fitting.sort(key=lambda found: (found.cost, found.node_name))
-    return Placement(ranked=tuple(fitting), refusals=refusals)
+    return Placement(
+        ranked=tuple(fitting),
+        node_names=tuple(found.node_name for found in fitting),
+        refusals=refusals,
+    )
 
 
 def place_on_node(

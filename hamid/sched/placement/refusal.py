@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
-from hamid.model.shortfall import Resource
+from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.fit import OF_THE_DEVICE, UNCHANGEABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hamid.model.shortfall import Shortfall
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 class Kind(StrEnum):
@@ -47,6 +45,19 @@ class CardCount:
     nearest: Shortfall
 
 
+class CardReasons(NamedTuple):
+    """What stands against a container on one card.
+
+    Attributes:
+        said: the reasons under which the card is counted; see the module.
+        is_lasting: whether the card would not do even if it were empty.
+    """
+
+    shortfalls: tuple[Shortfall, ...]
+    said: tuple[tuple[Kind, Shortfall], ...]
+    is_lasting: bool
+
+
 class Refusal:
     """Why a node does not take a pod.
 
@@ -63,24 +74,22 @@ class Refusal:
     """
 
     __slots__ = (
-        "_counts",
-        "_is_hopeless",
+        "_shortfalls",
+        "_sums",
         "card_count",
         "fitting_count",
         "needed_count",
-        "shortfalls",
     )
 
     def __init__(self, shortfalls: tuple[Shortfall, ...]) -> None:
-        self.shortfalls = shortfalls
+        self._shortfalls = shortfalls
         self.card_count = self.needed_count = self.fitting_count = 0
         for shortfall in shortfalls:
             if shortfall.resource is Resource.DEVICE_COUNT:
                 self.card_count = shortfall.capacity
                 self.needed_count = shortfall.requested
                 self.fitting_count = shortfall.capacity - shortfall.used
-        self._counts: Mapping[Kind, CardCount] | None = None
-        self._is_hopeless: bool | None = None
+        self._sums: tuple[Mapping[Kind, CardCount], bool] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Refusal) and self.shortfalls == other.shortfalls
@@ -92,6 +101,16 @@ class Refusal:
         return f"Refusal({self.shortfalls!r})"
 
     @property
+    def shortfalls(self) -> tuple[Shortfall, ...]:
+        """All that stands against the pod."""
+        return self._shortfalls
+
+    @property
+    def alike(self) -> Refusal:
+        """One that stands for all that say the same of cards in the same states."""
+        return self
+
+    @property
     def is_registered(self) -> bool:
         """Whether the node has devices at all."""
         return self.card_count > 0
@@ -99,18 +118,86 @@ class Refusal:
     @property
     def is_hopeless(self) -> bool:
         """Whether the node would refuse the pod even if it were empty: waiting is useless."""
-        if self._is_hopeless is None:
-            barred = {s.device_uuid for s in self.shortfalls if s.device_uuid and _is_lasting(s)}
-            usable_count = self.card_count - len(barred)
-            self._is_hopeless = not self.is_registered or usable_count < self.needed_count
-        return self._is_hopeless
+        return self._summed()[1]
 
     @property
     def counts(self) -> Mapping[Kind, CardCount]:
         """How many cards there are of each kind."""
-        if self._counts is None:
-            self._counts = _counted(self.shortfalls)
-        return self._counts
+        return self._summed()[0]
+
+    def _summed(self) -> tuple[Mapping[Kind, CardCount], bool]:
+        if self._sums is None:
+            self._sums = self._sum(_by_card(self.shortfalls))
+        return self._sums
+
+    def _sum(self, cards: Iterable[CardReasons]) -> tuple[Mapping[Kind, CardCount], bool]:
+        by_kind: dict[Kind, list[Shortfall]] = {}
+        usable_count = self.card_count
+        for card in cards:
+            usable_count -= card.is_lasting
+            for kind, shortfall in card.said:
+                by_kind.setdefault(kind, []).append(shortfall)
+        counts = {
+            kind: CardCount(len(found), min(found, key=gap))
+            for kind, found in sorted(by_kind.items())
+        }
+        return counts, not self.is_registered or usable_count < self.needed_count
+
+
+class StatesRefusal(Refusal):
+    """What all nodes with cards in the same states say; it names no device.
+
+    Args:
+        cards: one for each.
+        needed_count: what the container asks for.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, cards: Sequence[CardReasons], needed_count: int) -> None:
+        super().__init__(() if cards else (Shortfall(resource=Resource.REGISTRATION),))
+        self.card_count = len(cards)
+        self.needed_count = needed_count if cards else 0
+        self.fitting_count = sum(not card.shortfalls for card in cards)
+        self._sums = self._sum(cards)
+
+
+class AlikeRefusal(Refusal):
+    """What one of these nodes says.
+
+    Args:
+        alike: what they all say.
+        find: returns the same of this node, with its own devices.
+    """
+
+    __slots__ = ("_alike", "_find")
+
+    def __init__(self, alike: Refusal, find: Callable[[], Refusal]) -> None:
+        self._alike = alike
+        self._find = find
+        self.card_count = alike.card_count
+        self.needed_count = alike.needed_count
+        self.fitting_count = alike.fitting_count
+
+    @property
+    def shortfalls(self) -> tuple[Shortfall, ...]:
+        """All that stands against the pod; worked out at each call."""
+        return self._find().shortfalls
+
+    @property
+    def alike(self) -> Refusal:
+        """What they all say."""
+        return self._alike
+
+    @property
+    def is_hopeless(self) -> bool:
+        """As they all say."""
+        return self._alike.is_hopeless
+
+    @property
+    def counts(self) -> Mapping[Kind, CardCount]:
+        """As they all say."""
+        return self._alike.counts
 
 
 def gap(shortfall: Shortfall) -> int:
@@ -129,18 +216,21 @@ def _is_lasting(shortfall: Shortfall) -> bool:
     )
 
 
-def _counted(shortfalls: Sequence[Shortfall]) -> Mapping[Kind, CardCount]:
+def card_reasons(shortfalls: Sequence[Shortfall]) -> CardReasons:
+    """Of one card, what is said of all that it lacks."""
+    return CardReasons(
+        tuple(shortfalls),
+        tuple((kind_of(found), found) for found in _first_to_change(shortfalls)),
+        any(map(_is_lasting, shortfalls)),
+    )
+
+
+def _by_card(shortfalls: Sequence[Shortfall]) -> Iterator[CardReasons]:
     by_device: dict[str, list[Shortfall]] = {}
     for shortfall in shortfalls:
         if shortfall.device_uuid is not None:
             by_device.setdefault(shortfall.device_uuid, []).append(shortfall)
-    by_kind: dict[Kind, list[Shortfall]] = {}
-    for found in by_device.values():
-        for shortfall in _first_to_change(found):
-            by_kind.setdefault(_kind(shortfall), []).append(shortfall)
-    return {
-        kind: CardCount(len(found), min(found, key=gap)) for kind, found in sorted(by_kind.items())
-    }
+    return map(card_reasons, by_device.values())
 
 
 def _first_to_change(found: Sequence[Shortfall]) -> Sequence[Shortfall]:
@@ -166,7 +256,8 @@ _KIND_BY_RESOURCE: Final = {
 }
 
 
-def _kind(shortfall: Shortfall) -> Kind:
+def kind_of(shortfall: Shortfall) -> Kind:
+    """Under what a card is counted that lacks this."""
     match shortfall.resource:
         case Resource.MEMORY_MIB:
             return Kind.SIZE if shortfall.requested > shortfall.capacity else Kind.MEMORY

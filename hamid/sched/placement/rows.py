@@ -4,36 +4,77 @@ Many pods ask for the same, and between two decisions few nodes change. A cell h
 long as the node's snapshot is the same value (by identity: the books hand out the same one until
 something changes), so that a decision costs a look at each node and work on those that changed.
 The answer is always that of `place`.
+
+Pods of one container under the policy `fragmentation` are most of them. Their cells hold choices
+by the node's state in terms of the measure (`View`), and nothing else: what a refusal says is
+worked out once a state, what a pod gets only where it is asked for (`Ranking`). When other shapes
+become typical, states stay what they are, and only their figures are worked out anew.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hamid.sched.placement.fragmentation import Fragmentation
-from hamid.sched.placement.place import place_on_node, ranked
+from hamid.sched.placement.place import (
+    Placement,
+    Unplaceable,
+    in_order,
+    lone_ask,
+    place_on_node,
+    ranked,
+)
+from hamid.sched.placement.policy import BY_FRAGMENTATION
+from hamid.sched.placement.ranking import Ranking
+from hamid.sched.placement.refusal import AlikeRefusal, Refusal
 from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from hamid.model.node import NodeSnapshot
+    from hamid.model.node import HostAmount, NodeSnapshot
     from hamid.model.request import PodRequest
-    from hamid.sched.placement.place import NodePlacement, Placement, Unplaceable
+    from hamid.sched.placement.cardstates import Card
+    from hamid.sched.placement.fragmentation import Choice, View
+    from hamid.sched.placement.place import NodePlacement
     from hamid.sched.placement.policy import Policies
-    from hamid.sched.placement.refusal import Refusal
+    from hamid.sched.placement.typical import CardAsk
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 ROWS_KEPT: Final = 32
-"""At 1,000 nodes of eight cards, a row takes up to two megabytes."""
+"""Rows of whole outcomes; at 1,000 nodes of eight cards, one takes up to two megabytes."""
+CHOICE_ROWS_KEPT: Final = 128
+"""Rows of choices; at 1,000 nodes, one takes about a hundred kilobytes."""
 
 _SLACK: Final = 16
+_REFUSALS_KEPT: Final = 4_096
 
 
 class _Cell(NamedTuple):
     node: NodeSnapshot
     outcome: NodePlacement | Refusal
+
+
+class _Seen(NamedTuple):
+    """A node, the same with its devices in order, and its state."""
+
+    node: NodeSnapshot
+    ordered: NodeSnapshot
+    view: View
+
+
+class _ChoiceCell(NamedTuple):
+    """One of choice and refusal is there."""
+
+    seen: _Seen
+    choice: Choice | None
+    refusal: Refusal | None
 
 
 class Placer:
@@ -51,15 +92,29 @@ class Placer:
         self._measure = Fragmentation(self.arrivals.typical)
         self._rows_kept = rows_kept
         self._rows: OrderedDict[PodRequest, dict[str, _Cell]] = OrderedDict()
+        self._choice_rows: OrderedDict[tuple[int, HostAmount], dict[str, _ChoiceCell]] = (
+            OrderedDict()
+        )
+        self._seen: dict[str, _Seen] = {}
+        self._refusals: dict[tuple[tuple[Card, ...], int], Refusal] = {}
 
     def place(self, request: PodRequest, nodes: Iterable[NodeSnapshot]) -> Placement | Unplaceable:
         """Return what `place` returns."""
         typical = self.arrivals.typical
         if typical.generation != self._measure.generation:
-            self._measure = Fragmentation(typical)
+            self._measure.adopt(typical)
             self._rows.clear()
+            self._choice_rows.clear()
+        ask = lone_ask(request)
+        if ask is not None and self._policies.for_request(request) == BY_FRAGMENTATION:
+            return self._place_by_choice(request, ask, nodes)
+        return self._place_by_search(request, nodes)
+
+    def _place_by_search(
+        self, request: PodRequest, nodes: Iterable[NodeSnapshot]
+    ) -> Placement | Unplaceable:
         shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
-        row = self._row(shape)
+        row = _row(self._rows, shape, self._rows_kept)
         outcomes: dict[str, NodePlacement | Refusal] = {}
         for node in nodes:
             cell = row.get(node.node_name)
@@ -69,17 +124,78 @@ class Placer:
                 )
                 cell = row[node.node_name] = _Cell(node, outcome)
             outcomes[node.node_name] = cell.outcome
-        if len(row) > 2 * len(outcomes) + _SLACK:
-            for name in row.keys() - outcomes.keys():  # most likely nodes that are gone
-                del row[name]
+        _forget_others(row, outcomes)
         return ranked(outcomes)
 
-    def _row(self, shape: PodRequest) -> dict[str, _Cell]:
-        row = self._rows.get(shape)
-        if row is None:
-            row = self._rows[shape] = {}
-            while len(self._rows) > self._rows_kept:
-                self._rows.popitem(last=False)
+    def _place_by_choice(
+        self, request: PodRequest, ask: CardAsk, nodes: Iterable[NodeSnapshot]
+    ) -> Placement | Unplaceable:
+        number = self._measure.number(ask)
+        row = _row(self._choice_rows, (number, request.host), CHOICE_ROWS_KEPT)
+        fitting: list[tuple[int, str, NodeSnapshot, Choice]] = []
+        refusals: dict[str, Refusal] = {}
+        for node in nodes:
+            name = node.node_name
+            cell = row.get(name)
+            if cell is None or cell.seen.node is not node:
+                cell = row[name] = self._choice_cell(request, number, node, cell)
+            if cell.choice is not None:
+                fitting.append((-cell.choice.score, name, cell.seen.ordered, cell.choice))
+            elif cell.refusal is not None:
+                refusals[name] = cell.refusal
+        fitting.sort(key=itemgetter(0, 1))
+        names = tuple([name for _, name, _, _ in fitting])
+        _forget_others(row, {*names, *refusals})
+        _forget_others(self._seen, row)
+        if not fitting:
+            return Unplaceable(refusals=refusals)
+        found = Ranking(request, [(node, choice) for _, _, node, choice in fitting])
+        return Placement(ranked=found, node_names=names, refusals=refusals)
+
+    def _choice_cell(
+        self, request: PodRequest, number: int, node: NodeSnapshot, before: _ChoiceCell | None
+    ) -> _ChoiceCell:
+        seen = self._seen.get(node.node_name)
+        if seen is None or seen.node is not node:
+            ordered = in_order(node)
+            seen = self._seen[node.node_name] = _Seen(node, ordered, self._measure.view(ordered))
         else:
-            self._rows.move_to_end(shape)
-        return row
+            self._measure.refreshed(seen.view)
+        if before is not None and before.choice is not None and before.seen.view is seen.view:
+            return _ChoiceCell(seen, before.choice, None)
+        choice = self._measure.choose(seen.view, number, request.host)
+        if choice is not None:
+            return _ChoiceCell(seen, choice, None)
+        return _ChoiceCell(seen, None, self._refusal(request, number, seen))
+
+    def _refusal(self, request: PodRequest, number: int, seen: _Seen) -> Refusal:
+        key = (seen.view.cards, number)
+        alike = self._refusals.get(key)
+        if alike is None:
+            if len(self._refusals) >= _REFUSALS_KEPT:
+                self._refusals.clear()
+            alike = self._refusals[key] = self._measure.refusal(seen.view, number)
+        return AlikeRefusal(alike, partial(self._searched_refusal, request, seen.ordered))
+
+    def _searched_refusal(self, request: PodRequest, node: NodeSnapshot) -> Refusal:
+        outcome = place_on_node(request, node, policies=self._policies, measure=self._measure)
+        # Without a choice there is no placement.
+        return outcome if isinstance(outcome, Refusal) else Refusal(())
+
+
+def _row(rows: OrderedDict[_K, dict[str, _V]], key: _K, kept: int) -> dict[str, _V]:
+    row = rows.get(key)
+    if row is None:
+        row = rows[key] = {}
+        while len(rows) > kept:
+            rows.popitem(last=False)
+    else:
+        rows.move_to_end(key)
+    return row
+
+
+def _forget_others(by_name: dict[str, _V], names: Collection[str]) -> None:
+    """Forget the nodes of other names, most likely gone, once they are most of all."""
+    if len(by_name) > 2 * len(names) + _SLACK:
+        for name in by_name.keys() - names:
+            del by_name[name]

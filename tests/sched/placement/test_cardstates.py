@@ -24,33 +24,66 @@ def usage(name="card-a", **overrides):
     return DeviceUsage(device=device)
 
 
-def lanes(packed):
-    return [packed >> (lane * LANE_BITS) & (1 << LANE_BITS) - 1 for lane in range(3)]
+def lanes(card):
+    """How many of each ask, what is unfit for it, what so many take: three asks each."""
+    found = [card.lanes >> (lane * LANE_BITS) & (1 << LANE_BITS) - 1 for lane in range(9)]
+    return found[:3], found[3:6], found[6:]
+
+
+def refreshed(states, usage, *, is_cordoned=False):
+    card = states.of(usage, is_cordoned=is_cordoned)
+    states.refresh(card)
+    return card
 
 
 def test_an_empty_card_takes_so_many_of_each_ask(states):
-    card = states.of(usage(), is_cordoned=False)
+    card = refreshed(states, usage())
 
-    assert lanes(card.copies) == [4, 1, 1]
-    assert lanes(card.unfit) == [0, 0, 0]
+    copies, unfit, taken = lanes(card)
+
+    assert copies == [4, 1, 1]
+    assert unfit == [0, 0, 0]
+    assert taken == [CARD_SPACE, CARD_SPACE, CARD_SPACE // 2]
     assert card.space == CARD_SPACE
 
 
 def test_what_is_free_counts_as_unfit_for_asks_that_it_cannot_take(states):
     half = usage().with_share(make_share(memory_mib=8_000, core_percent=50))
 
-    card = states.of(half, is_cordoned=False)
+    copies, unfit, _ = lanes(refreshed(states, half))
 
-    assert lanes(card.copies) == [2, 0, 1]
-    assert lanes(card.unfit) == [0, CARD_SPACE // 2, 0]
+    assert copies == [2, 0, 1]
+    assert unfit == [0, CARD_SPACE // 2, 0]
 
 
 def test_slots_bound_the_copies(states):
     device = make_device(memory_mib=16_000, slot_count=3)
 
-    card = states.of(DeviceUsage(device=device), is_cordoned=False)
+    copies, _, _ = lanes(refreshed(states, DeviceUsage(device=device)))
 
-    assert lanes(card.copies)[0] == 3
+    assert copies[0] == 3
+
+
+def test_once_other_asks_are_typical_a_state_is_the_same_with_other_figures(states):
+    number = states.number(QUARTER)
+    card = refreshed(states, usage())
+    after, step = states.after(card, number), states.step(card, number)
+
+    states.adopt(Typical(shapes=((Shape(cards=WHOLE), 600_000), (Shape(cards=PAIR), 400_000))))
+    again = refreshed(states, usage("card-b"))
+
+    fresh = CardStates(
+        Typical(shapes=((Shape(cards=WHOLE), 600_000), (Shape(cards=PAIR), 400_000)))
+    )
+    expected = refreshed(fresh, usage())
+    assert again is card
+    assert states.after(card, number) is after
+    assert (card.lanes, card.space, card.plain) == (
+        expected.lanes,
+        expected.space,
+        expected.plain,
+    )
+    assert states.step(card, number) == fresh.step(expected, fresh.number(QUARTER)) != step
 
 
 def test_cards_with_equal_amounts_are_one_state(states):
@@ -76,9 +109,9 @@ def test_a_card_of_another_size_is_another_state(states):
     ],
 )
 def test_nothing_comes_onto(states, is_healthy, is_cordoned):
-    card = states.of(usage(is_healthy=is_healthy), is_cordoned=is_cordoned)
+    card = refreshed(states, usage(is_healthy=is_healthy), is_cordoned=is_cordoned)
 
-    assert card.space == card.copies == 0
+    assert card.space == card.lanes == card.plain == 0
     assert states.after(card, states.number(QUARTER)) is None
 
 

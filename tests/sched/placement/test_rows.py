@@ -1,12 +1,16 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib
-from hamid.model.request import NODE_POLICIES
+from hamid.model.request import NODE_POLICIES, PolicyName
+from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import place
 from hamid.sched.placement.policy import Policies
+from hamid.sched.placement.refusal import Kind, Refusal
 from hamid.sched.placement.rows import Placer
+from hamid.sched.placement.typical import Arrivals
 from tests.sched.builders import make_container, make_device, make_node, make_request
 
 POLICIES = Policies()
@@ -53,15 +57,80 @@ def test_pods_of_one_shape_share_what_was_found_but_not_their_identity():
     first = placer.place(asking(1_000, "a"), nodes).best
     second = placer.place(asking(1_000, "b"), nodes).best
 
-    assert first is second
+    assert first == second
     assert second.allocation("b").pod_uid == "b"
 
 
-def test_nodes_that_are_gone_are_forgotten():
+@pytest.mark.parametrize("policy", [(), (PolicyName.SPREAD,)], ids=["by choice", "by search"])
+def test_nodes_that_are_gone_are_forgotten(policy):
     placer = Placer(policies=POLICIES)
     for number in range(200):
-        placer.place(asking(1_000), [node(number, 0)])
+        placer.place(asking(1_000, policy=policy), [node(number, 0)])
 
-    (row,) = placer._rows.values()
+    (row,) = [*placer._rows.values(), *placer._choice_rows.values()]
 
     assert len(row) < 20
+    assert len(placer._seen) < 40
+
+
+def test_another_mix_of_arrivals_gives_the_answer_of_a_placer_that_always_knew_it():
+    placer, arrivals = Placer(policies=POLICIES), Arrivals()
+    nodes = [node(number, 3_000 * number) for number in range(5)]
+    placer.place(asking(1_000), nodes)
+    for count in range(100):
+        large = asking(20_000 + 100 * (count % 3), f"uid-{count}")
+        placer.arrivals.observe(large)
+        arrivals.observe(large)
+        assert arrivals.typical.generation >= 0  # looked at as often as the placer does
+        placer.place(large, nodes)
+
+    found = placer.place(asking(1_000), nodes)
+
+    measure = Fragmentation(arrivals.typical)
+    assert arrivals.typical.generation > 0
+    assert found == place(asking(1_000), nodes, policies=POLICIES, measure=measure)
+
+
+def test_a_card_changed_for_one_in_the_same_state_is_the_one_that_is_given():
+    placer = Placer(policies=POLICIES)
+    placer.place(asking(1_000), [node(0, 0)])
+
+    changed = make_node("node-0", devices=[make_device("card-new")])
+    found = placer.place(asking(1_000), [changed])
+
+    (share,) = found.best.containers[0].shares
+    assert share.device_uuid == "card-new"
+
+
+def test_a_cordoned_and_an_unhealthy_card_are_refused_each_with_its_own_reason():
+    placer = Placer(policies=POLICIES)
+    cordoned = make_node("node-a", cordoned=["card-a"])
+    ill = make_node("node-b", devices=[make_device(is_healthy=False)])
+
+    found = placer.place(asking(1_000), [cordoned, ill])
+
+    assert [list(found.refusals[name].counts) for name in ("node-a", "node-b")] == [
+        [Kind.CORDON],
+        [Kind.HEALTH],
+    ]
+
+
+def test_a_refusal_counts_what_its_own_shortfalls_count():
+    placer = Placer(policies=POLICIES)
+    nodes = [node(number, 39_500) for number in range(3)]
+    nodes.append(make_node("bare", usages=[]))
+
+    found = placer.place(asking(1_000), nodes)
+
+    for refusal in found.refusals.values():
+        plain = Refusal(refusal.shortfalls)
+        assert refusal == plain
+        assert {k: c.card_count for k, c in refusal.counts.items()} == {
+            k: c.card_count for k, c in plain.counts.items()
+        }
+        assert refusal.is_hopeless is plain.is_hopeless
+        assert (refusal.card_count, refusal.needed_count, refusal.fitting_count) == (
+            plain.card_count,
+            plain.needed_count,
+            plain.fitting_count,
+        )
