@@ -25,6 +25,7 @@ from hamid.hooks.abi import contract
 from hamid.hooks.abi.pages import (
     USAGE_HEADER_BYTES,
     USAGE_PAGE_BYTES,
+    USAGE_PAGE_SIZES,
     decode_usage_page,
     used_part_bytes,
 )
@@ -103,7 +104,7 @@ def read_usage(directory: Path) -> UsageReport | None:
         _require_page(path, os.fstat(place))
         with open(f"/proc/self/fd/{place}", "rb", buffering=0) as page:  # noqa: PTH123 - no path
             content = page.read(USAGE_HEADER_BYTES)
-            content += page.read(used_part_bytes(content) - len(content))
+            content += page.read(max(0, used_part_bytes(content) - len(content)))
             report = decode_usage_page(content)
             living = [p for p in report.processes if _is_alive(page.fileno(), p.slot_index)]
     except OSError as error:
@@ -116,7 +117,7 @@ def read_usage(directory: Path) -> UsageReport | None:
 def _require_page(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise PageCorrupt(f"{path} is no plain file ({stat.filemode(found.st_mode)})", hint=_HINT)
-    if found.st_size not in (0, USAGE_PAGE_BYTES):
+    if found.st_size not in (0, *USAGE_PAGE_SIZES):
         raise PageCorrupt(
             f"{path} has {found.st_size} bytes, not {USAGE_PAGE_BYTES}, or 0 when it is new",
             hint=_HINT,

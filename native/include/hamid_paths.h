@@ -6,6 +6,7 @@
 
 #define HAMID_LIMITS_DIR "/usr/local/hamid/limits"
 #define HAMID_CONTROL_FILE "control.page"
+#define HAMID_LIVE_FILE "live.page"
 #define HAMID_USAGE_DIR "/usr/local/hamid/usage"
 #define HAMID_USAGE_FILE "usage.page"
 

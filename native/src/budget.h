@@ -1,6 +1,6 @@
 /*
- * A device's budget, shared by the container's processes: the word of throttle.h in the usage page,
- * and waiting for it.
+ * A device's budget, shared by the container's processes: the words of throttle.h in the usage page,
+ * and waiting for them.
  *
  * Threads: any. No lock; who waits sleeps on the word, and is woken when there is more than was
  * thought. Otherwise time is all it takes.
@@ -13,11 +13,14 @@
 
 uint64_t budget_now_ns(void);
 
-/* One try: 0 when the cost is charged, else how long it is to wait. */
-uint64_t budget_try(uint64_t *word, uint64_t cost_ns, uint32_t percent);
+/* Somebody has work for the device; the host lends what nobody has work for. */
+void budget_want(struct hamid_budget *budget, uint64_t now_ns);
 
-/* Sleep until the word is due, but no longer than until the cap should be looked at again. */
-void budget_sleep(uint64_t *word, uint64_t wait_ns);
+/* One try: 0 when the cost is charged, else how long it is to wait. `rate`: thousandths. */
+uint64_t budget_try(struct hamid_budget *budget, uint64_t cost_ns, uint64_t rate);
+
+/* Sleep until the word is due, but no longer than until the rate should be looked at again. */
+void budget_sleep(struct hamid_budget *budget, uint64_t wait_ns);
 
 /* What was charged turned out to cost this much more, or less. */
-void budget_correct(uint64_t *word, int64_t more_ns, uint32_t percent);
+void budget_correct(struct hamid_budget *budget, int64_t more_ns, uint64_t rate);

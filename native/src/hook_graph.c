@@ -90,8 +90,10 @@ HOOK_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 		.is_thread_form = false,
 	};
 	struct launch_ticket ticket;
-	launch_begin(&what, &ticket);
-	return end(&launch, launch_end(&ticket, real.cuGraphLaunch(exec, stream)));
+	cr = launch_begin(&what, &ticket);
+	if (cr == CUDA_SUCCESS)
+		cr = launch_end(&ticket, real.cuGraphLaunch(exec, stream));
+	return end(&launch, cr);
 }
 
 HOOK_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
@@ -108,8 +110,10 @@ HOOK_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 		.is_thread_form = true,
 	};
 	struct launch_ticket ticket;
-	launch_begin(&what, &ticket);
-	return end(&launch, launch_end(&ticket, real.cuGraphLaunch_ptsz(exec, stream)));
+	cr = launch_begin(&what, &ticket);
+	if (cr == CUDA_SUCCESS)
+		cr = launch_end(&ticket, real.cuGraphLaunch_ptsz(exec, stream));
+	return end(&launch, cr);
 }
 
 HOOK_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)

@@ -3,13 +3,14 @@
  *
  * Nothing is charged of what is captured: it does not run; the graph is, whenever it is launched.
  *
- * Open: what cannot be charged, because the usage page cannot be used, is launched unchecked; that page
- * is said to be damaged where memory is asked for.
+ * Closed: what has a cap and cannot be charged, because the usage page cannot be used, is refused, and so
+ * is everything under a control page that never could be trusted. Either was said on stderr.
  */
 #include "hook_launch.h"
 
 #include "budget.h"
 #include "costs.h"
+#include "enforced.h"
 #include "hooks.h"
 #include "real.h"
 
@@ -19,16 +20,14 @@
 #define FIRST_PAUSE_NS 20000              /* from look to look, growing */
 #define COSTS_UNPROVEN_MAX_NS 1000000000ull /* what was not seen to end for so long was lost sight of */
 
+#define STOP_PAUSE_NS 10000000ull /* from look to look, of who may not start at all */
+#define AHEAD_NS 30000000ull      /* of what is queued on time that is lent */
+#define AHEAD_WAIT_NS 60000000ull /* then the device is taken to be stuck */
+
 _Atomic uint64_t launch_capped;
 __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
 
-/* Time that a thread has taken out of a device's budget. It is lost with the thread. */
-static __thread __attribute__((tls_model("initial-exec"))) struct {
-	CUcontext context;
-	CUstream stream;
-	uint64_t *word; /* compared, for it may be unmapped after a fork */
-	uint64_t left_ns;
-} credit;
+__thread __attribute__((tls_model("initial-exec"))) struct launch_credit launch_credit;
 
 /*
  * Only for the device that it was taken of: told by the stream, or, for those that every context has, by
@@ -36,16 +35,23 @@ static __thread __attribute__((tls_model("initial-exec"))) struct {
  */
 bool launch_from_credit(const struct launch_what *what)
 {
+	struct launch_credit *credit = &launch_credit;
 	CUcontext current;
-	if (!credit.left_ns || what->stream != credit.stream)
+	if (what->stream != credit->stream)
 		return false;
-	const uint64_t cost_ns = costs_get(costs_kind(what->handle, what->blocks));
-	if (!cost_ns || cost_ns > credit.left_ns)
+	uint64_t cost_ns = credit->cost_ns;
+	if (what->handle != credit->handle || what->blocks != credit->blocks) {
+		cost_ns = costs_get(costs_kind(what->handle, what->blocks));
+		credit->handle = what->handle;
+		credit->blocks = what->blocks;
+		credit->cost_ns = cost_ns;
+	}
+	if (!cost_ns || cost_ns > credit->left_ns)
 		return false;
 	if ((uintptr_t)what->stream <= 2 &&
-	    (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != credit.context))
+	    (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != credit->context))
 		return false;
-	credit.left_ns -= cost_ns;
+	credit->left_ns -= cost_ns;
 	return true;
 }
 
@@ -56,45 +62,71 @@ static void take_credit(const struct launch_ticket *ticket)
 	const uint64_t enough_ns = LAUNCH_LOOK_EVERY * launch->charged_ns;
 	const uint64_t wanted_ns = enough_ns < CREDIT_NS ? enough_ns : CREDIT_NS;
 	if (launch->charged_ns > CREDIT_NS / 4 ||
-	    budget_try(ticket->word, wanted_ns, ticket->percent) > 0)
+	    budget_try(ticket->budget, wanted_ns, ticket->rate) > 0)
 		return;
-	credit.context = launch->there.context;
-	credit.stream = launch->stream;
-	credit.word = ticket->word;
-	credit.left_ns = wanted_ns;
+	launch_credit = (struct launch_credit){
+		.stream = launch->stream,
+		.context = launch->there.context,
+		.left_ns = wanted_ns,
+		.budget = ticket->budget,
+	};
 }
 
-static void give_credit_back(uint64_t *word, uint32_t percent)
+static void give_credit_back(struct hamid_budget *budget, uint64_t rate)
 {
-	if (credit.left_ns && credit.word == word)
-		budget_correct(word, -(int64_t)credit.left_ns, percent);
-	credit.left_ns = 0;
+	if (launch_credit.left_ns && launch_credit.budget == budget)
+		budget_correct(budget, -(int64_t)launch_credit.left_ns, rate);
+	launch_credit.left_ns = 0;
+	launch_credit.cost_ns = 0;
+	launch_credit.handle = NULL;
 }
 
-/* What the control page says of the device now; and whether launches have to look at all. */
-static uint32_t percent_of(const struct whereabouts *there)
+/* At which rate corrections are counted, also while nothing may start. */
+static uint64_t paying(const struct pages_rate *rate)
 {
-	const uint64_t bit = 1ull << (there->ordinal & 63);
-	const uint32_t percent = pages_device_percent(there->device);
+	return rate->permille == HAMID_RATE_STOP ? 1000 : rate->permille;
+}
+
+static void note_capped(CUdevice ordinal, bool is_capped)
+{
+	const uint64_t bit = 1ull << (ordinal & 63);
 	const uint64_t capped = atomic_load_explicit(&launch_capped, memory_order_relaxed);
-	if (percent && !(capped & bit))
+	if (is_capped && !(capped & bit))
 		atomic_fetch_or(&launch_capped, bit);
-	else if (!percent && (capped & bit))
+	else if (!is_capped && (capped & bit))
 		atomic_fetch_and(&launch_capped, ~bit);
-	return percent;
+}
+
+/* How the device may be used now; and whether launches have to look at all. */
+static CUresult look(const struct whereabouts *there, uint64_t now_ns, struct pages_rate *ret_rate)
+{
+	const int r = pages_device_rate(there->device, now_ns, ret_rate);
+	if (r < 0) {
+		note_capped(there->ordinal, true);
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	if (ret_rate->permille) {
+		const uint32_t enforced =
+			enforced_here(there->device->name, ret_rate->percent, ret_rate->flags);
+		pages_note_enforced(enforced);
+		if (enforced_is_stronger(enforced))
+			ret_rate->permille = 0;
+	}
+	note_capped(there->ordinal, ret_rate->permille != 0);
+	return CUDA_SUCCESS;
 }
 
 /*
  * What a launch will probably cost. The second of an unknown kind waits for what the first took, but
  * not for long: it may be that the first waits for the second.
  */
-static uint64_t known_cost(const struct whereabouts *there, uint64_t kind, uint64_t *word,
-			   uint32_t percent)
+static uint64_t known_cost(const struct whereabouts *there, uint64_t kind, struct hamid_budget *budget,
+			   uint64_t rate)
 {
 	uint64_t now_ns = budget_now_ns(), pause_ns = FIRST_PAUSE_NS;
 	const uint64_t started_ns = now_ns;
 	for (;;) {
-		measure_collect(there, word, percent);
+		measure_collect(there, budget, rate);
 		const uint64_t cost_ns = costs_get(kind);
 		if (cost_ns)
 			return cost_ns;
@@ -104,55 +136,103 @@ static uint64_t known_cost(const struct whereabouts *there, uint64_t kind, uint6
 		if (now_ns - first_ns > FIRST_WAIT_NS)
 			return now_ns - first_ns < COSTS_UNPROVEN_MAX_NS ? now_ns - first_ns :
 									   COSTS_UNKNOWN_NS;
-		budget_sleep(word, pause_ns);
+		budget_sleep(budget, pause_ns);
 		pause_ns += pause_ns / 2;
 		now_ns = budget_now_ns();
 	}
 }
 
-void launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket)
+/*
+ * Time that is lent has to be given back at once, so no more is queued than is soon done. But not for
+ * ever: the device may wait for what we hold back.
+ */
+static bool is_too_far_ahead(const struct whereabouts *there, uint64_t cost_ns, uint64_t waited_ns)
+{
+	const uint64_t since_ns = measure_behind_since_ns(there->ordinal);
+	if (!since_ns || budget_now_ns() - since_ns < AHEAD_NS + 2 * cost_ns)
+		return false;
+	if (waited_ns < AHEAD_WAIT_NS + 2 * cost_ns)
+		return true;
+	measure_give_up(there->ordinal);
+	return false;
+}
+
+/* How long it has to wait, at least; 0: it is charged. */
+static uint64_t try_to_start(const struct measure_launch *launch, struct hamid_budget *budget,
+			     const struct pages_rate *rate, uint64_t waited_ns)
+{
+	if (rate->permille == HAMID_RATE_STOP)
+		return STOP_PAUSE_NS;
+	if (rate->is_lent && is_too_far_ahead(&launch->there, launch->charged_ns, waited_ns)) {
+		__atomic_store_n(&budget->waited_ns, budget_now_ns(), __ATOMIC_RELAXED);
+		return REFILL_NS;
+	}
+	return budget_try(budget, launch->charged_ns, rate->permille);
+}
+
+/* Charge the launch, waiting as long as it takes. An error, or no rate: it need not be charged any more. */
+static CUresult wait_to_start(struct measure_launch *launch, struct hamid_budget *budget,
+			      struct pages_rate *rate)
+{
+	const uint64_t started_ns = launch->now_ns;
+	for (;;) {
+		const uint64_t wait_ns =
+			try_to_start(launch, budget, rate, launch->now_ns - started_ns);
+		if (!wait_ns)
+			return CUDA_SUCCESS;
+		measure_close(launch);
+		budget_want(budget, launch->now_ns);
+		budget_sleep(budget, wait_ns > REFILL_NS ? wait_ns : REFILL_NS);
+		launch->now_ns = budget_now_ns();
+		const CUresult cr = look(&launch->there, launch->now_ns, rate);
+		if (cr != CUDA_SUCCESS || !rate->permille)
+			return cr;
+		measure_collect(&launch->there, budget, paying(rate));
+		const uint64_t now_known_ns = costs_get(launch->kind);
+		if (now_known_ns)
+			launch->charged_ns = now_known_ns;
+	}
+}
+
+CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket)
 {
 	struct whereabouts there;
+	struct pages_rate rate;
 	launch_until_look = LAUNCH_LOOK_EVERY;
 	if (context_of_stream(what->stream, &there) != CUDA_SUCCESS)
-		return; /* the driver says what is wrong */
-	uint32_t percent = percent_of(&there);
-	uint64_t *word = percent ? pages_device_budget(there.device) : NULL;
-	if (!word || measure_is_captured(what->stream, what->is_thread_form))
-		return;
-
-	give_credit_back(word, percent);
-	const uint64_t kind = costs_kind(what->handle, what->blocks);
+		return CUDA_SUCCESS; /* the driver says what is wrong */
 	struct measure_launch launch = {
 		.there = there,
 		.stream = what->stream,
 		.is_thread_form = what->is_thread_form,
-		.kind = kind,
+		.kind = costs_kind(what->handle, what->blocks),
 		.now_ns = budget_now_ns(),
 	};
-	uint64_t wait_ns, cost_ns = known_cost(&there, kind, word, percent);
-	while ((wait_ns = budget_try(word, cost_ns, percent)) > 0) {
-		measure_close(&launch);
-		budget_sleep(word, wait_ns > REFILL_NS ? wait_ns : REFILL_NS);
-		percent = percent_of(&there);
-		if (!percent)
-			return;
-		measure_collect(&there, word, percent);
-		const uint64_t now_known_ns = costs_get(kind);
-		if (now_known_ns)
-			cost_ns = now_known_ns;
-	}
-	launch.charged_ns = cost_ns;
+	CUresult cr = look(&there, launch.now_ns, &rate);
+	if (cr != CUDA_SUCCESS || !rate.permille ||
+	    measure_is_captured(what->stream, what->is_thread_form))
+		return cr;
+	struct hamid_budget *budget = pages_device_budget(there.device);
+	if (!budget)
+		return CUDA_ERROR_NOT_PERMITTED;
+
+	budget_want(budget, launch.now_ns);
+	give_credit_back(budget, paying(&rate));
+	launch.charged_ns = known_cost(&there, launch.kind, budget, paying(&rate));
+	cr = wait_to_start(&launch, budget, &rate);
+	if (cr != CUDA_SUCCESS || !rate.permille)
+		return cr;
 	launch.now_ns = budget_now_ns();
 	*ret_ticket = (struct launch_ticket){
 		.is_charged = true,
-		.percent = percent,
-		.word = word,
+		.rate = rate.permille,
+		.budget = budget,
 		.launch = launch,
 	};
 	ret_ticket->is_measured = measure_begin(&ret_ticket->launch);
 	if (!ret_ticket->is_measured)
 		take_credit(ret_ticket);
+	return CUDA_SUCCESS;
 }
 
 void launch_settle(struct launch_ticket *ticket, CUresult cr)
@@ -160,7 +240,7 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr)
 	if (ticket->is_measured)
 		measure_end(&ticket->launch, cr == CUDA_SUCCESS);
 	if (cr != CUDA_SUCCESS)
-		budget_correct(ticket->word, -(int64_t)ticket->launch.charged_ns, ticket->percent);
+		budget_correct(ticket->budget, -(int64_t)ticket->launch.charged_ns, ticket->rate);
 }
 
 /* Run `call` of the real `symbol` as one launch of a function. */
@@ -175,7 +255,9 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr)
 			.is_thread_form = (is_thread), \
 		}; \
 		struct launch_ticket ticket; \
-		launch_begin(&what, &ticket); \
+		const CUresult may_ = launch_begin(&what, &ticket); \
+		if (__builtin_expect(may_ != CUDA_SUCCESS, 0)) \
+			return may_; \
 		return launch_end(&ticket, real.symbol call); \
 	} while (0)
 
@@ -253,7 +335,7 @@ HOOK_EXPORT CUresult cuLaunchGridAsync(CUfunction function, int width, int heigh
 	       (uint64_t)(unsigned int)width * (unsigned int)height, stream, false);
 }
 
-/* Each part is charged to its device. None is measured: it waits for the others. */
+/* Each part is charged to its device. None is measured: it waits for the others. What is refused stays charged. */
 HOOK_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS_v1 *launches,
 							  unsigned int count, unsigned int flags)
 {
@@ -267,7 +349,9 @@ HOOK_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS_v1 
 			.stream = launches[i].hStream,
 		};
 		struct launch_ticket ticket;
-		launch_begin(&what, &ticket);
+		const CUresult cr = launch_begin(&what, &ticket);
+		if (cr != CUDA_SUCCESS)
+			return cr;
 		if (ticket.is_charged && ticket.is_measured)
 			measure_end(&ticket.launch, false);
 	}

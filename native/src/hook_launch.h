@@ -14,8 +14,8 @@
 struct launch_ticket {
 	bool is_measured;
 	bool is_charged;
-	uint32_t percent;
-	uint64_t *word;
+	uint64_t rate;
+	struct hamid_budget *budget;
 	struct measure_launch launch;
 };
 
@@ -28,14 +28,27 @@ struct launch_what {
 
 #define LAUNCH_LOOK_EVERY 64
 
-extern _Atomic uint64_t launch_capped; /* devices that have a cap, by ordinal */
+extern _Atomic uint64_t launch_capped; /* devices that have a cap, or whose page cannot be trusted, by ordinal */
 extern __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
+
+/* Time that a thread has taken out of a device's budget. It is lost with the thread. */
+struct launch_credit {
+	const void *handle; /* the launch that was paid from it last, and what that costs */
+	uint64_t blocks;
+	CUstream stream;
+	CUcontext context;
+	uint64_t cost_ns; /* 0: no launch was */
+	uint64_t left_ns;
+	struct hamid_budget *budget; /* compared, for it may be unmapped after a fork */
+};
+
+extern __thread __attribute__((tls_model("initial-exec"))) struct launch_credit launch_credit;
 
 /* Is it paid for by what this thread has left? Then it is charged. */
 bool launch_from_credit(const struct launch_what *what);
 
-/* Wait until it may start, and charge it. */
-void launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket);
+/* Wait until it may start, and charge it. An error: it may not. */
+CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket);
 void launch_settle(struct launch_ticket *ticket, CUresult cr);
 
 /* The next launch of this thread looks at the control page. */
@@ -44,12 +57,14 @@ static inline void launch_look_soon(void)
 	launch_until_look = 0;
 }
 
-static inline void launch_begin(const struct launch_what *what, struct launch_ticket *ret_ticket)
+/* An error: it may not be launched. */
+static inline CUresult launch_begin(const struct launch_what *what, struct launch_ticket *ret_ticket)
 {
 	ret_ticket->is_charged = false;
 	if (__builtin_expect(launch_until_look-- == 0, 0) ||
 	    (atomic_load_explicit(&launch_capped, memory_order_relaxed) && !launch_from_credit(what)))
-		launch_admit(what, ret_ticket);
+		return launch_admit(what, ret_ticket);
+	return CUDA_SUCCESS;
 }
 
 static inline CUresult launch_end(struct launch_ticket *ticket, CUresult cr)

@@ -67,6 +67,9 @@ static const char *header_fault(const struct hamid_control *header, size_t lengt
 		return "its length is not what its header says";
 	if (header->mode > HAMID_MODE_PRIORITY)
 		return "its mode is unknown";
+	if ((header->flags & ~HAMID_FLAGS_KNOWN) ||
+	    (header->flags && !(header->feature_bits & HAMID_CONTROL_HAS_FLAGS)))
+		return "its flags are unknown";
 	if (!is_zero(header->reserved, sizeof header->reserved))
 		return "reserved bytes are not zero";
 	return NULL;
@@ -101,6 +104,7 @@ int limits_parse(const void *page, size_t length, struct limits *ret_limits, con
 		.generation = header.generation,
 		.priority = header.priority,
 		.mode = header.mode,
+		.flags = header.flags,
 	};
 	for (uint32_t i = 0; i < header.device_count; i++) {
 		struct hamid_control_device device;
@@ -117,6 +121,7 @@ int limits_parse(const void *page, size_t length, struct limits *ret_limits, con
 		limits.devices[i].memory_limit_bytes = device.memory_limit_bytes;
 		limits.devices[i].core_percent = device.core_percent;
 		limits.devices[i].weight = device.weight;
+		limits.devices[i].index = i;
 	}
 	limits.device_count = header.device_count;
 	*ret_limits = limits;

@@ -16,12 +16,14 @@ struct device_limit {
 	uint64_t memory_limit_bytes; /* HAMID_UNLIMITED: no limit */
 	uint32_t core_percent;
 	uint32_t weight;
+	uint32_t index; /* in the page */
 };
 
 struct limits {
 	uint64_t generation;
 	uint32_t priority;
 	uint32_t mode;
+	uint32_t flags;
 	uint32_t device_count;
 	struct device_limit devices[HAMID_DEVICES_MAX];
 };

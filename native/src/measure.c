@@ -8,7 +8,7 @@
 #include "real.h"
 
 #define PAIRS 32        /* per device, on their way */
-#define LAUNCHES 16     /* in a batch */
+#define LAUNCHES 16     /* in a batch; every other batch is of one, for streams that are often empty */
 #define SHORT_NS 100000 /* what takes longer is a batch of its own */
 #define GAP_NS 20000    /* a stream that gets nothing for so long may have been idle */
 #define SHORT_EVERY_NS 1000000 /* from one batch of short launches to the next */
@@ -22,6 +22,7 @@ struct pair {
 	uint64_t kinds[LAUNCHES];
 	uint64_t costs_ns[LAUNCHES]; /* as charged; never 0 */
 	uint64_t charged_ns;
+	uint64_t begun_ns;
 };
 
 static struct measurements {
@@ -33,6 +34,8 @@ static struct measurements {
 	uint64_t ended_ns; /* when the last batch was */
 	uint64_t contexts_gone;
 	uint32_t head, tail; /* pairs between them are on their way */
+	_Atomic uint64_t behind_since_ns; /* see measure_behind_since_ns() */
+	_Atomic uint32_t given_up; /* tail + 1 when it was */
 	struct pair pairs[PAIRS];
 } devices[HAMID_DEVICES_MAX];
 
@@ -68,11 +71,11 @@ static bool is_done(CUevent event)
 	return done;
 }
 
-static CUresult record(const struct measure_launch *launch, CUevent event)
+static CUresult record(CUstream stream, bool is_thread_form, CUevent event)
 {
-	if (launch->is_thread_form && real.cuEventRecord_ptsz)
-		return real.cuEventRecord_ptsz(event, launch->stream);
-	return real.cuEventRecord(event, launch->stream);
+	if (is_thread_form && real.cuEventRecord_ptsz)
+		return real.cuEventRecord_ptsz(event, stream);
+	return real.cuEventRecord(event, stream);
 }
 
 static struct measurements *take(CUdevice ordinal)
@@ -118,10 +121,11 @@ static bool open_batch(struct measurements *all, const struct measure_launch *la
 	const uint32_t cost_ns = costs_get(launch->kind);
 	if (all->head - all->tail == PAIRS ||
 	    (cost_ns && cost_ns < SHORT_NS && launch->now_ns - all->ended_ns < SHORT_EVERY_NS) ||
-	    !make_events(pair, launch->there.context) || record(launch, pair->start) != CUDA_SUCCESS)
+	    !make_events(pair, launch->there.context) || record(launch->stream, launch->is_thread_form, pair->start) != CUDA_SUCCESS)
 		return false;
 	pair->count = 0;
 	pair->charged_ns = 0;
+	pair->begun_ns = launch->now_ns;
 	all->stream = launch->stream;
 	all->is_thread_form = launch->is_thread_form;
 	all->last_ns = launch->now_ns;
@@ -137,13 +141,25 @@ static bool is_of_batch(const struct measurements *all, const struct measure_lau
 	       launch->now_ns - all->last_ns <= GAP_NS;
 }
 
+static void close_batch(struct measurements *all)
+{
+	struct pair *pair = &all->pairs[all->head % PAIRS];
+	all->is_open = false;
+	if (!pair->count)
+		return;
+	const uint32_t cost_ns = costs_get(pair->kinds[pair->count - 1]);
+	pair->is_bound = cost_ns && cost_ns < SHORT_NS && is_done(pair->start);
+	all->head += record(all->stream, all->is_thread_form, pair->end) == CUDA_SUCCESS;
+	all->ended_ns = all->last_ns;
+}
+
 bool measure_begin(const struct measure_launch *launch)
 {
 	struct measurements *all = take(launch->there.ordinal);
 	if (!all)
 		return false;
 	if (all->is_open && !is_of_batch(all, launch))
-		all->is_open = false; /* what was between would be measured, too */
+		close_batch(all); /* what comes between would be measured, too */
 	if (!all->is_open && !open_batch(all, launch)) {
 		give_back(all);
 		return false;
@@ -151,23 +167,13 @@ bool measure_begin(const struct measure_launch *launch)
 	return true;
 }
 
-static void close_batch(struct measurements *all, const struct measure_launch *launch)
-{
-	struct pair *pair = &all->pairs[all->head % PAIRS];
-	const uint32_t cost_ns = costs_get(launch->kind);
-	pair->is_bound = cost_ns && cost_ns < SHORT_NS && is_done(pair->start);
-	all->head += record(launch, pair->end) == CUDA_SUCCESS;
-	all->ended_ns = all->last_ns;
-	all->is_open = false;
-}
-
 void measure_close(const struct measure_launch *launch)
 {
 	struct measurements *all = take(launch->there.ordinal);
 	if (!all)
 		return;
-	if (all->is_open && is_of_batch(all, launch) && all->pairs[all->head % PAIRS].count)
-		close_batch(all, launch);
+	if (all->is_open && is_of_batch(all, launch))
+		close_batch(all);
 	all->is_open = false;
 	give_back(all);
 }
@@ -182,8 +188,8 @@ void measure_end(const struct measure_launch *launch, bool is_launched)
 		pair->costs_ns[pair->count++] = launch->charged_ns;
 		pair->charged_ns += launch->charged_ns;
 		all->last_ns = budget_now_ns();
-		if (pair->count == LAUNCHES || !cost_ns || cost_ns >= SHORT_NS)
-			close_batch(all, launch);
+		if (pair->count == LAUNCHES || !cost_ns || cost_ns >= SHORT_NS || all->head % 2)
+			close_batch(all);
 	} else {
 		all->is_open = false;
 	}
@@ -201,7 +207,7 @@ static void learn(const struct pair *pair, uint64_t took_ns)
 	}
 }
 
-void measure_collect(const struct whereabouts *there, uint64_t *word, uint32_t percent)
+void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate)
 {
 	struct measurements *all = take(there->ordinal);
 	if (!all)
@@ -226,7 +232,28 @@ void measure_collect(const struct whereabouts *there, uint64_t *word, uint32_t p
 	}
 	if (mode != RELAXED)
 		relax(mode);
+	const bool is_behind = all->tail != all->head && atomic_load(&all->given_up) != all->tail + 1;
+	atomic_store_explicit(&all->behind_since_ns,
+			      is_behind ? all->pairs[all->tail % PAIRS].begun_ns : 0,
+			      memory_order_relaxed);
 	give_back(all);
 	if (more_ns)
-		budget_correct(word, more_ns, percent);
+		budget_correct(budget, more_ns, rate);
+}
+
+uint64_t measure_behind_since_ns(CUdevice ordinal)
+{
+	if (ordinal < 0 || ordinal >= HAMID_DEVICES_MAX)
+		return 0;
+	return atomic_load_explicit(&devices[ordinal].behind_since_ns, memory_order_relaxed);
+}
+
+void measure_give_up(CUdevice ordinal)
+{
+	struct measurements *all = take(ordinal);
+	if (!all)
+		return;
+	atomic_store(&all->given_up, all->tail + 1);
+	atomic_store(&all->behind_since_ns, 0);
+	give_back(all);
 }

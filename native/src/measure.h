@@ -36,4 +36,13 @@ void measure_end(const struct measure_launch *launch, bool is_launched);
 void measure_close(const struct measure_launch *launch);
 
 /* Correct the device's budget by what has been done meanwhile. */
-void measure_collect(const struct whereabouts *there, uint64_t *word, uint32_t percent);
+void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate);
+
+/*
+ * Since when the device has had work of ours that it has not done: as of the last measure_collect(), by
+ * what is measured; 0: nothing, or only what measure_give_up() was called for.
+ */
+uint64_t measure_behind_since_ns(CUdevice ordinal);
+
+/* The oldest of it may wait for what we hold back: it does not count any more. */
+void measure_give_up(CUdevice ordinal);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "hamid_pages.h"
@@ -40,6 +41,8 @@ struct pages_device {
 	_Atomic uint64_t limit_epoch; /* which reading of the control page the limit is of */
 	_Atomic uint64_t limit_bytes;
 	_Atomic uint32_t core_percent; /* 0 or 100: no cap; of the same reading */
+	_Atomic uint32_t mode, flags, index; /* so are these */
+	_Atomic uint64_t generation;
 	_Atomic uint64_t cell; /* its cell's index + 1, under the count of forks it was found in */
 };
 
@@ -49,14 +52,25 @@ struct pages_device {
  */
 int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes);
 
-/*
- * The share of the device's time, 1 to 99; 0: no cap. Of a page that cannot be trusted now, what was
- * last read.
- */
-uint32_t pages_device_percent(struct pages_device *device);
+/* How the device's time may be used now. */
+struct pages_rate {
+	uint64_t permille; /* of it, by our measure: may be over 1000; 0: no cap; or HAMID_RATE_STOP */
+	uint32_t percent;  /* what the control page promises, 1 to 99; 0: no cap */
+	uint32_t flags;    /* HAMID_FLAG_… */
+	bool is_lent;      /* of what others have: to be given back at once */
+};
 
-/* The device's word in the usage page (throttle.h), or NULL. Joins the page. */
-uint64_t *pages_device_budget(struct pages_device *device);
+/*
+ * The rate of this moment: the control page's cap, or what the live page makes of it. Of a control page that
+ * cannot be trusted now, what was last read; -EPERM if nothing ever was.
+ */
+int pages_device_rate(struct pages_device *device, uint64_t now_ns, struct pages_rate *ret_rate);
+
+/* The device's budget in the usage page; joins it. NULL: it cannot be used. */
+struct hamid_budget *pages_device_budget(struct pages_device *device);
+
+/* Say in this process's slot what else holds it (HAMID_ENFORCED_…). */
+void pages_note_enforced(uint32_t enforced);
 
 /* Look at the control page at the next question, however short ago it was looked at. */
 void pages_look_again(void);

@@ -20,6 +20,7 @@
 
 #include "hamid_paths.h"
 #include "log.h"
+#include "pages_live.h"
 #include "sys.h"
 
 enum place { PLACE_UNKNOWN, PLACE_OUTSIDE, PLACE_CONTAINER };
@@ -32,6 +33,7 @@ static struct limits limits;
 
 /* For who takes no lock: what was found (0, -ENOENT, -EPERM), when to look again, how often read. */
 #define NOT_LOOKED 1
+#define CORRECTION_MAX 4 /* times, or a fourth */
 static _Atomic int standing = NOT_LOOKED;
 static _Atomic uint64_t look_at_ns;
 static _Atomic uint64_t epoch = 1;
@@ -173,6 +175,7 @@ static int look(void)
 		place = find_place();
 	if (place == PLACE_CONTAINER) {
 		refresh();
+		pages_live_look(pages_limits_dir());
 		found = is_trusted ? 0 : -EPERM;
 	}
 	atomic_store(&look_at_ns, now_ns() + look_every_ns());
@@ -187,7 +190,7 @@ static int limit_of(const char *uuid, struct device_limit *ret_limit)
 	if (r < 0)
 		return r;
 	const struct device_limit *found = limits_find(&limits, uuid);
-	struct device_limit limit = {.memory_limit_bytes = 0};
+	struct device_limit limit = {.memory_limit_bytes = 0, .index = UINT32_MAX};
 	if (found)
 		limit = *found;
 	else
@@ -256,6 +259,10 @@ int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes)
 		memcpy(device->name, limit.uuid, sizeof device->name);
 		atomic_store(&device->limit_bytes, limit.memory_limit_bytes);
 		atomic_store(&device->core_percent, limit.core_percent);
+		atomic_store(&device->index, limit.index);
+		atomic_store(&device->mode, limits.mode);
+		atomic_store(&device->flags, limits.flags);
+		atomic_store(&device->generation, limits.generation);
 		atomic_store(&device->limit_epoch, atomic_load(&epoch));
 		*ret_limit_bytes = limit.memory_limit_bytes;
 	}
@@ -264,11 +271,40 @@ int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes)
 	return r;
 }
 
-uint32_t pages_device_percent(struct pages_device *device)
+/* What the live page adds to a hard cap is NVML's correction; more would be a mistake. */
+static uint64_t corrected(uint64_t cap_permille, uint64_t live)
+{
+	if (live == HAMID_RATE_UNSAID || live == HAMID_RATE_STOP)
+		return cap_permille;
+	if (live < cap_permille / CORRECTION_MAX)
+		return cap_permille / CORRECTION_MAX;
+	return live < cap_permille * CORRECTION_MAX ? live : cap_permille * CORRECTION_MAX;
+}
+
+int pages_device_rate(struct pages_device *device, uint64_t at_ns, struct pages_rate *ret_rate)
 {
 	uint64_t limit_bytes;
-	if (pages_device_limit(device, &limit_bytes) == -ENOENT)
-		return 0;
-	const uint32_t percent = atomic_load_explicit(&device->core_percent, memory_order_relaxed);
-	return percent < 100 ? percent : 0;
+	const int found = pages_device_limit(device, &limit_bytes);
+	struct pages_rate rate = {0};
+	if (found < 0 && found != -ENOENT &&
+	    !atomic_load_explicit(&device->limit_epoch, memory_order_relaxed))
+		return found;
+	if (found != -ENOENT) {
+		const uint32_t percent =
+			atomic_load_explicit(&device->core_percent, memory_order_relaxed);
+		const uint32_t mode = atomic_load_explicit(&device->mode, memory_order_relaxed);
+		const uint64_t live =
+			pages_live_rate(atomic_load_explicit(&device->index, memory_order_relaxed),
+					atomic_load_explicit(&device->generation, memory_order_relaxed),
+					at_ns);
+		rate.flags = atomic_load_explicit(&device->flags, memory_order_relaxed);
+		rate.percent = percent < 100 ? percent : 0;
+		rate.is_lent = mode != HAMID_MODE_HARD && live != HAMID_RATE_UNSAID;
+		if (rate.is_lent)
+			rate.permille = live;
+		else if (rate.percent)
+			rate.permille = corrected(10 * rate.percent, live);
+	}
+	*ret_rate = rate;
+	return 0;
 }

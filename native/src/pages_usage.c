@@ -63,6 +63,7 @@ static int claim_slot(struct hamid_usage *page)
 	slot->start_time_ticks = self.start_time_ticks;
 	slot->pid_namespace = self.pid_namespace;
 	slot->generation++;
+	slot->enforced = 0;
 	if (__atomic_load_n(&page->slots_high_water, __ATOMIC_RELAXED) <= index)
 		__atomic_store_n(&page->slots_high_water, index + 1, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&slot->state, HAMID_SLOT_ACTIVE, __ATOMIC_SEQ_CST);
@@ -279,13 +280,24 @@ int pages_device_cell(struct pages_device *device, uint16_t *ret_cell)
 	return r;
 }
 
-uint64_t *pages_device_budget(struct pages_device *device)
+struct hamid_budget *pages_device_budget(struct pages_device *device)
 {
 	uint16_t cell;
 	if (pages_device_cell(device, &cell) < 0)
 		return NULL;
 	struct hamid_usage *page = usage_file_page();
-	return page ? &page->budget_due_ns[cell] : NULL;
+	return page ? &page->budgets[cell] : NULL;
+}
+
+void pages_note_enforced(uint32_t enforced)
+{
+	struct hamid_usage *page = usage_file_page();
+	const uint32_t slot = atomic_load(&own_slot);
+	if (!page || slot == USAGE_NO_SLOT)
+		return;
+	uint32_t *said = &usage_slot_at(page, slot)->enforced;
+	if (__atomic_load_n(said, __ATOMIC_RELAXED) != enforced)
+		__atomic_store_n(said, enforced, __ATOMIC_RELAXED);
 }
 
 int pages_claim(uint16_t cell, uint64_t size_bytes, uint64_t limit_bytes)

@@ -20,9 +20,9 @@ struct throttle_verdict {
 	uint64_t wait_ns; /* 0: start; else not before this has passed, and nothing was charged */
 };
 
-/* May work start now that will probably cost this? `percent` is 1 to 99. */
+/* May work start now that will probably cost this? `rate`: thousandths, not 0. */
 struct throttle_verdict throttle_step(uint64_t due_ns, uint64_t now_ns, uint64_t cost_ns,
-				      uint32_t percent);
+				      uint64_t rate);
 
 /* The word when work turned out to cost this much more than was charged, or less. */
-uint64_t throttle_correct(uint64_t due_ns, uint64_t now_ns, int64_t more_ns, uint32_t percent);
+uint64_t throttle_correct(uint64_t due_ns, uint64_t now_ns, int64_t more_ns, uint64_t rate);

@@ -147,12 +147,26 @@ int usage_file_open(bool may_create)
 
 static bool is_page_of_ours(const struct hamid_usage *page)
 {
-	return page->magic == HAMID_USAGE_MAGIC && page->abi_version >= 1 &&
-	       page->abi_version <= HAMID_USAGE_VERSION &&
+	return page->magic == HAMID_USAGE_MAGIC && page->abi_version == HAMID_USAGE_VERSION &&
 	       page->size_bytes == HAMID_USAGE_BYTES && page->header_bytes == sizeof *page &&
 	       page->slot_bytes == sizeof(struct hamid_usage_slot) &&
 	       page->slot_count == HAMID_SLOTS_MAX && page->device_capacity == HAMID_DEVICES_MAX &&
 	       !(page->feature_bits & ~HAMID_USAGE_FEATURES_KNOWN);
+}
+
+/*
+ * Is it of an earlier version, left by a library that this container had before, and is nobody in it any more?
+ * Who reads and writes a page holds the lock of his slot.
+ */
+static bool is_left_behind(const struct hamid_usage *head)
+{
+	if (head->magic != HAMID_USAGE_MAGIC || head->abi_version < 1 ||
+	    head->abi_version >= HAMID_USAGE_VERSION)
+		return false;
+	for (uint32_t i = 0; i < HAMID_SLOTS_MAX; i++)
+		if (usage_file_is_slot_locked(i))
+			return false;
+	return true;
 }
 
 /* Make an empty file a page. A maker that died midway left no magic: made again. */
@@ -166,14 +180,20 @@ static int make_page(void)
 		.slot_count = HAMID_SLOTS_MAX,
 		.device_capacity = HAMID_DEVICES_MAX,
 	};
+	static const uint8_t blank[4096];
 	const uint64_t magic = HAMID_USAGE_MAGIC;
 	struct stat now;
-	uint64_t found = 0;
+	struct hamid_usage found = {0};
 	if (sys_fstat(page_fd, &now) < 0)
 		return -errno;
 	ssize_t length = pread(page_fd, &found, sizeof found, 0);
-	if (now.st_size > 0 && length == (ssize_t)sizeof found && found)
-		return 0;
+	if (now.st_size > 0 && length >= (ssize_t)sizeof found.magic && found.magic) {
+		if (!is_left_behind(&found))
+			return 0;
+		for (off_t at = 0; at < now.st_size; at += (off_t)sizeof blank)
+			if (pwrite(page_fd, blank, sizeof blank, at) != (ssize_t)sizeof blank)
+				return -EIO;
+	}
 	if (ftruncate(page_fd, (off_t)HAMID_USAGE_BYTES) < 0)
 		return -errno;
 	if (pwrite(page_fd, &fresh, sizeof fresh, 0) != (ssize_t)sizeof fresh)

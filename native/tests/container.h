@@ -95,8 +95,8 @@ static inline void test_set_limit(uint64_t limit_bytes)
 static inline void test_remove_container(void)
 {
 	char path[512];
-	const char *const names[] = {HAMID_CONTROL_FILE, HAMID_USAGE_FILE};
-	for (size_t i = 0; i < 2; i++) {
+	const char *const names[] = {HAMID_CONTROL_FILE, HAMID_USAGE_FILE, HAMID_LIVE_FILE};
+	for (size_t i = 0; i < 3; i++) {
 		snprintf(path, sizeof path, "%s/%s", test_dir, names[i]);
 		unlink(path);
 	}

@@ -6,28 +6,35 @@ import subprocess
 
 import pytest
 
-from hamid.hooks.abi import contract, pages
+from hamid.hooks.abi import budgets, contract, live, pages
 
 pytestmark = pytest.mark.native
 
 HEADER = "magic abi_version size_bytes header_bytes"
+CONTROL_TAIL = "feature_bits priority crc32 flags reserved"
 TABLES = "device_count slots_high_water"
 FIELDS = {
     "hamid_control": (
         pages.CONTROL_HEADER,
-        f"{HEADER} device_bytes device_count mode generation feature_bits priority crc32 reserved",
+        f"{HEADER} device_bytes device_count mode generation {CONTROL_TAIL}",
     ),
     "hamid_control_device": (
         pages.CONTROL_DEVICE,
         "uuid memory_limit_bytes core_percent weight reserved",
     ),
+    "hamid_live": (
+        live.LIVE_HEADER,
+        f"{HEADER} device_bytes device_count padding heartbeat_ns generation reserved",
+    ),
+    "hamid_live_device": (live.LIVE_DEVICE, "uuid rate_permille reserved"),
+    "hamid_budget": (budgets.USAGE_BUDGET, "due_ns charged_ns wanted_ns waited_ns reserved"),
     "hamid_usage": (
         pages.USAGE_HEADER,
         f"{HEADER} slot_bytes slot_count device_capacity feature_bits {TABLES} reserved",
     ),
     "hamid_usage_slot": (
         pages.USAGE_SLOT,
-        "state pid start_time_ticks pid_namespace generation reserved",
+        "state pid start_time_ticks pid_namespace generation enforced reserved",
     ),
     "hamid_usage_cell": (pages.USAGE_CELL, "used_bytes pending_bytes"),
 }
@@ -79,9 +86,9 @@ def test_the_parts_are_as_long_as_the_other_side_has_them(layout):
         pages.USAGE_HEADER.size,
         contract.DEVICES_MAX * pages.UUID_BYTES,
     ]
-    assert layout["hamid_usage.budget_due_ns"] == [
-        pages.USAGE_BUDGETS_OFFSET,
-        contract.DEVICES_MAX * pages.USAGE_BUDGET.size,
+    assert layout["hamid_usage.budgets"] == [
+        budgets.USAGE_BUDGETS_OFFSET,
+        contract.DEVICES_MAX * budgets.USAGE_BUDGET.size,
     ]
     assert layout["hamid_usage_slot"] == pages.USAGE_SLOT_BYTES
     assert layout["hamid_usage_slot.cells"] == [
@@ -90,10 +97,33 @@ def test_the_parts_are_as_long_as_the_other_side_has_them(layout):
     ]
 
 
+def test_words_of_the_live_page_are_where_the_other_side_has_them(layout):
+    heartbeat_offset, _ = layout["hamid_live.heartbeat_ns"]
+    rate_offset, _ = layout["hamid_live_device.rate_permille"]
+
+    assert heartbeat_offset == live.WORD * live.HEARTBEAT_WORD
+    assert layout["hamid_live"] + layout["hamid_live_device"] * 3 + rate_offset == (
+        live.WORD * live.rate_word(3)
+    )
+
+
 def test_numbers_and_paths_are_the_same_on_both_sides(layout):
     python = {
         "HAMID_ABI_VERSION": contract.ABI_VERSION,
         "HAMID_USAGE_VERSION": contract.USAGE_VERSION,
+        "HAMID_LIVE_VERSION": contract.LIVE_VERSION,
+        "HAMID_LIVE_MAGIC": live.LIVE_MAGIC,
+        "HAMID_LIVE_STALE_NS": contract.LIVE_STALE_NS,
+        "HAMID_LIVE_BYTES_MAX": live.LIVE_BYTES_MAX,
+        "HAMID_RATE_UNSAID": live.RATE_UNSAID,
+        "HAMID_RATE_STOP": live.RATE_STOP,
+        "HAMID_RATE_MAX_PERMILLE": live.RATE_MAX_PERMILLE,
+        "HAMID_CONTROL_HAS_FLAGS": pages.CONTROL_HAS_FLAGS,
+        "HAMID_FLAG_TRUST_MPS": pages.FLAG_TRUST_MPS,
+        "HAMID_ENFORCED_MIG": pages.Enforced.MIG,
+        "HAMID_ENFORCED_MPS": pages.Enforced.MPS,
+        "HAMID_ENFORCED_DMEM": pages.Enforced.DMEM,
+        "HAMID_SEEN_MPS": pages.Enforced.MPS_CLAIMED,
         "HAMID_CONTROL_MAGIC": pages.CONTROL_MAGIC,
         "HAMID_USAGE_MAGIC": pages.USAGE_MAGIC,
         "HAMID_UUID_BYTES": pages.UUID_BYTES,
@@ -111,6 +141,7 @@ def test_numbers_and_paths_are_the_same_on_both_sides(layout):
         "HAMID_MODE_PRIORITY": pages.CoreMode.PRIORITY,
         "HAMID_LIMITS_DIR": contract.LIMITS_DIR,
         "HAMID_CONTROL_FILE": contract.CONTROL_PAGE_NAME,
+        "HAMID_LIVE_FILE": contract.LIVE_PAGE_NAME,
         "HAMID_USAGE_DIR": contract.USAGE_DIR,
         "HAMID_USAGE_FILE": contract.USAGE_PAGE_NAME,
         "HAMID_ENV_LOG": contract.ENV_LOG,

@@ -16,8 +16,10 @@ from __future__ import annotations
 from typing import Final
 
 ABI_VERSION: Final = 1
-USAGE_VERSION: Final = 2
-"""The usage page's own; version 1 had zeros where the budgets are, and is read as well."""
+LIVE_VERSION: Final = 1
+"""The live page's own; the library takes one of another version as none."""
+USAGE_VERSION: Final = 3
+"""The usage page's own; versions 1 and 2 had a shorter header, without budgets, and are read too."""
 
 LIBRARY_PATH: Final = "/usr/local/hamid/libhamid.so"
 """The library, mounted read-only."""
@@ -33,6 +35,12 @@ LIMITS_DIR: Final = "/usr/local/hamid/limits"
 
 CONTROL_PAGE_NAME: Final = "control.page"
 CONTROL_PAGE_PATH: Final = f"{LIMITS_DIR}/{CONTROL_PAGE_NAME}"
+
+LIVE_PAGE_NAME: Final = "live.page"
+"""In the limits directory, too; written in place, by the daemon alone."""
+
+LIVE_STALE_NS: Final = 400_000_000
+"""A heartbeat older than this counts for nothing: then the control page's caps hold."""
 
 USAGE_DIR: Final = "/usr/local/hamid/usage"
 """Mounted read-write, one host directory per container."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final
 
 from hamid.errors import AbiMismatch, HookError, PageCorrupt
@@ -31,20 +31,28 @@ UUID_BYTES: Final = 48
 UNLIMITED: Final = 2**64 - 1
 CORE_PERCENT_MAX: Final = 100
 
-CONTROL_HEADER: Final = struct.Struct("<QIIIIIIQQII72s")
+CONTROL_HEADER: Final = struct.Struct("<QIIIIIIQQIII68s")
 CONTROL_DEVICE: Final = struct.Struct("<48sQII64s")
 CONTROL_CRC_OFFSET: Final = 52
 USAGE_HEADER: Final = struct.Struct("<QIIIIIIQII80s")
-USAGE_HEADER_BYTES: Final = 4096
-USAGE_SLOT: Final = struct.Struct("<IIQQQ32s")
+USAGE_HEADER_BYTES: Final = 8192
+USAGE_SLOT: Final = struct.Struct("<IIQQQI28s")
 USAGE_CELL: Final = struct.Struct("<QQ")
 USAGE_SLOT_BYTES: Final = USAGE_SLOT.size + DEVICES_MAX * USAGE_CELL.size
 USAGE_PAGE_BYTES: Final = USAGE_HEADER_BYTES + SLOTS_MAX * USAGE_SLOT_BYTES
 
-USAGE_BUDGET: Final = struct.Struct("<Q")
-USAGE_BUDGETS_OFFSET: Final = USAGE_HEADER.size + DEVICES_MAX * UUID_BYTES
-_USAGE_VERSIONS: Final = (1, USAGE_VERSION)
+_HEADER_BYTES_BY_USAGE_VERSION: Final = {1: 4096, 2: 4096, USAGE_VERSION: USAGE_HEADER_BYTES}
+_SLOTS_BYTES: Final = SLOTS_MAX * USAGE_SLOT_BYTES
+USAGE_PAGE_SIZES: Final = frozenset(
+    header + _SLOTS_BYTES for header in _HEADER_BYTES_BY_USAGE_VERSION.values()
+)
+"""Of all versions that are read."""
 
+CONTROL_HAS_FLAGS: Final = 1
+"""Feature bit: the control page's flags are in use."""
+FLAG_TRUST_MPS: Final = 1
+
+_ENFORCED_KNOWN: Final = 0xF
 SLOT_FREE: Final = 0
 SLOT_ACTIVE: Final = 1
 SLOT_EXITING: Final = 2
@@ -84,6 +92,19 @@ class ContainerLimits:
     generation: int
     """Grows with every change."""
     mode: CoreMode = CoreMode.HARD
+    trusts_mps: bool = False
+    """The host runs MPS: the library does not cap whom MPS holds to his share of threads."""
+
+
+class Enforced(IntFlag):
+    """What else holds a process to its share, as it says."""
+
+    NONE = 0
+    MIG = 1
+    MPS = 2
+    DMEM = 4
+    MPS_CLAIMED = 8
+    """The environment claims MPS, which the host did not say it runs; the cap holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +118,7 @@ class ProcessUsage:
     pid_namespace: int
     used_bytes_by_uuid: tuple[tuple[str, int], ...]
     """Sorted; only devices of which it holds something."""
+    enforced: Enforced = Enforced.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +163,10 @@ def encode_control_page(limits: ContainerLimits) -> bytes:
         len(limits.devices),
         limits.mode,
         limits.generation,
-        0,
+        CONTROL_HAS_FLAGS if limits.trusts_mps else 0,
         limits.priority,
         0,
+        FLAG_TRUST_MPS if limits.trusts_mps else 0,
         b"",
     )
     return _with_crc(header + devices)
@@ -160,15 +183,22 @@ def decode_control_page(page: bytes) -> ContainerLimits:
         raise _corrupt("control", f"{len(page)} bytes, not at least {CONTROL_HEADER.size}")
     fields = CONTROL_HEADER.unpack_from(page)
     magic, abi_version, size, header_bytes, device_bytes, device_count = fields[:6]
-    mode, generation, features, priority, crc, reserved = fields[6:]
-    _check_head("control", magic, CONTROL_MAGIC, (abi_version, features), (ABI_VERSION,))
+    mode, generation, features, priority, crc, flags, reserved = fields[6:]
+    _check_head(
+        "control",
+        magic,
+        CONTROL_MAGIC,
+        (abi_version, features & ~CONTROL_HAS_FLAGS),
+        (ABI_VERSION,),
+    )
     if (header_bytes, device_bytes) != (CONTROL_HEADER.size, CONTROL_DEVICE.size):
         raise _corrupt("control", f"parts of {header_bytes} and {device_bytes} bytes")
     expected = CONTROL_HEADER.size + device_count * CONTROL_DEVICE.size
     if device_count > DEVICES_MAX or size != len(page) or size != expected:
         raise _corrupt("control", f"{len(page)} bytes for {device_count} devices, says {size}")
-    if any(reserved) or mode not in list(CoreMode):
-        raise _corrupt("control", f"mode {mode}, reserved bytes {reserved[:8].hex()}…")
+    are_flags_known = not flags & ~(FLAG_TRUST_MPS if features & CONTROL_HAS_FLAGS else 0)
+    if any(reserved) or mode not in list(CoreMode) or not are_flags_known:
+        raise _corrupt("control", f"mode {mode}, flags {flags}, reserved {reserved[:8].hex()}…")
     if _with_crc(page) != page:
         raise _corrupt("control", f"checksum {crc:#010x} is not that of its bytes")
 
@@ -177,6 +207,7 @@ def decode_control_page(page: bytes) -> ContainerLimits:
         priority=priority,
         generation=generation,
         mode=CoreMode(mode),
+        trusts_mps=bool(flags & FLAG_TRUST_MPS),
     )
     try:
         _check_limits(limits)
@@ -192,8 +223,10 @@ def used_part_bytes(header: bytes) -> int:
     """
     if len(header) < USAGE_HEADER_BYTES:
         return len(header)
-    slots_end: int = USAGE_HEADER.unpack_from(header)[9]
-    return USAGE_HEADER_BYTES + min(slots_end, SLOTS_MAX) * USAGE_SLOT_BYTES
+    fields: tuple[int, ...] = USAGE_HEADER.unpack_from(header)
+    version, slots_end = fields[1], fields[9]
+    start = _HEADER_BYTES_BY_USAGE_VERSION.get(version, USAGE_HEADER_BYTES)
+    return start + min(slots_end, SLOTS_MAX) * USAGE_SLOT_BYTES
 
 
 def decode_usage_page(page: bytes) -> UsageReport:
@@ -208,22 +241,27 @@ def decode_usage_page(page: bytes) -> UsageReport:
     """
     if not page:
         return UsageReport()
-    if not USAGE_HEADER_BYTES <= len(page) <= USAGE_PAGE_BYTES:
+    if not min(_HEADER_BYTES_BY_USAGE_VERSION.values()) <= len(page) <= USAGE_PAGE_BYTES:
         raise _corrupt("usage", f"{len(page)} bytes, not {USAGE_PAGE_BYTES}")
     fields = USAGE_HEADER.unpack_from(page)
     magic, abi_version, *sizes = fields[:7]
     features, device_count, slots_end = fields[7:10]
     if magic == 0:
         return UsageReport()  # made, not yet filled in
-    _check_head("usage", magic, USAGE_MAGIC, (abi_version, features), _USAGE_VERSIONS)
-    expected = [USAGE_PAGE_BYTES, USAGE_HEADER_BYTES, USAGE_SLOT_BYTES, SLOTS_MAX, DEVICES_MAX]
+    versions = tuple(_HEADER_BYTES_BY_USAGE_VERSION)
+    _check_head("usage", magic, USAGE_MAGIC, (abi_version, features), versions)
+    start = _HEADER_BYTES_BY_USAGE_VERSION[abi_version]
+    expected = [start + _SLOTS_BYTES, start, USAGE_SLOT_BYTES, SLOTS_MAX, DEVICES_MAX]
     if sizes != expected:
         raise _corrupt("usage", f"sizes {sizes}, not {expected}")
     if len(page) < used_part_bytes(page):
         raise _corrupt("usage", f"{len(page)} bytes, cut off within its slots")
 
-    uuids = [_usage_uuid(page, index) for index in range(min(device_count, DEVICES_MAX))]
-    processes = (_usage_process(page, index, uuids) for index in range(min(slots_end, SLOTS_MAX)))
+    uuids = [usage_uuid(page, index) for index in range(min(device_count, DEVICES_MAX))]
+    processes = (
+        _usage_process(page, start + index * USAGE_SLOT_BYTES, index, uuids)
+        for index in range(min(slots_end, SLOTS_MAX))
+    )
     return UsageReport(processes=tuple(process for process in processes if process is not None))
 
 
@@ -313,14 +351,18 @@ def _text(field: bytes) -> str | None:
     return decoded if _is_uuid_text(decoded) else None
 
 
-def _usage_uuid(page: bytes, index: int) -> str | None:
+def usage_uuid(page: bytes, index: int) -> str | None:
+    """Return the device of this index in a usage page's header, or None if it is no text."""
     start = USAGE_HEADER.size + index * UUID_BYTES
     return _text(page[start : start + UUID_BYTES])
 
 
-def _usage_process(page: bytes, index: int, uuids: list[str | None]) -> ProcessUsage | None:
-    start = USAGE_HEADER_BYTES + index * USAGE_SLOT_BYTES
-    state, pid, start_time_ticks, pid_namespace, _, _ = USAGE_SLOT.unpack_from(page, start)
+def _usage_process(
+    page: bytes, start: int, index: int, uuids: list[str | None]
+) -> ProcessUsage | None:
+    state, pid, start_time_ticks, pid_namespace, _, enforced, _ = USAGE_SLOT.unpack_from(
+        page, start
+    )
     if state != SLOT_ACTIVE or not 0 < pid < 2**31:
         return None
     used: dict[str, int] = {}
@@ -335,4 +377,5 @@ def _usage_process(page: bytes, index: int, uuids: list[str | None]) -> ProcessU
         start_time_ticks=start_time_ticks,
         pid_namespace=pid_namespace,
         used_bytes_by_uuid=tuple(sorted(used.items())),
+        enforced=Enforced(enforced & _ENFORCED_KNOWN),
     )

@@ -71,14 +71,16 @@ int main(void)
 	CHECK("a page that is sealed but wrong is refused")
 	{
 		REFUSED(page.header.abi_version++, -EPROTO);
-		REFUSED(page.header.feature_bits = 1, -EPROTO);
+		REFUSED(page.header.feature_bits = 1ull << 63, -EPROTO);
 		REFUSED(page.header.magic++, -EBADMSG);
 		REFUSED(page.header.device_count = 1, -EBADMSG);
 		REFUSED(page.header.device_count = UINT32_MAX, -EBADMSG);
 		REFUSED(page.header.device_bytes = 64, -EBADMSG);
 		REFUSED(page.header.header_bytes = 64, -EBADMSG);
 		REFUSED(page.header.mode = 3, -EBADMSG);
-		REFUSED(page.header.reserved[71] = 1, -EBADMSG);
+		REFUSED(page.header.flags = HAMID_FLAG_TRUST_MPS, -EBADMSG);
+		REFUSED((page.header.feature_bits = HAMID_CONTROL_HAS_FLAGS, page.header.flags = 2), -EBADMSG);
+		REFUSED(page.header.reserved[67] = 1, -EBADMSG);
 		REFUSED(page.devices[1].reserved[0] = 1, -EBADMSG);
 		REFUSED(page.devices[0].core_percent = 101, -EBADMSG);
 		REFUSED(page.devices[0].uuid[0] = '\0', -EBADMSG);

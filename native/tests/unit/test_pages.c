@@ -194,6 +194,32 @@ static void check_bad_usage_pages(void)
 		unlink(pages_usage_path());
 	}
 
+	CHECK("a usage page of an earlier version that nobody is in any more is made anew")
+	{
+		const uint32_t version = 2;
+		struct stat made;
+		EXPECT_EQUAL(in_child(take_60), 0);
+		overwrite_usage(offsetof(struct hamid_usage, abi_version), &version, sizeof version);
+		EXPECT_EQUAL(truncate(pages_usage_path(), (off_t)HAMID_USAGE_BYTES - 4096), 0);
+		EXPECT_EQUAL(in_child(take_60), 0);
+		EXPECT(stat(pages_usage_path(), &made) == 0 && made.st_size == (off_t)HAMID_USAGE_BYTES);
+		unlink(pages_usage_path());
+	}
+
+	CHECK("a usage page of an earlier version that somebody is in is refused")
+	{
+		const uint32_t version = 2;
+		const struct flock lock = {
+			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = HAMID_LOCK_SLOT(7), .l_len = 1};
+		EXPECT_EQUAL(in_child(take_60), 0);
+		overwrite_usage(offsetof(struct hamid_usage, abi_version), &version, sizeof version);
+		const int fd = open(pages_usage_path(), O_RDWR);
+		EXPECT_EQUAL(fcntl(fd, F_OFD_SETLK, &lock), 0);
+		EXPECT_EQUAL(in_child(is_refused), 0);
+		close(fd);
+		unlink(pages_usage_path());
+	}
+
 	CHECK("a usage page of the wrong size is refused")
 	{
 		EXPECT_EQUAL(in_child(take_60), 0);

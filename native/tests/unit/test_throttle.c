@@ -17,13 +17,13 @@ static uint64_t used_per_mille(uint32_t percent, uint64_t cost_ns, uint64_t char
 	const uint64_t length_ns = 20000 * MS;
 	uint64_t due = 0, used_ns = 0, now = START;
 	while (now < START + length_ns) {
-		struct throttle_verdict verdict = throttle_step(due, now, charged_ns, percent);
+		struct throttle_verdict verdict = throttle_step(due, now, charged_ns, 10 * percent);
 		due = verdict.due_ns;
 		if (verdict.wait_ns) {
 			now += verdict.wait_ns + late_ns;
 			continue;
 		}
-		due = throttle_correct(due, now, (int64_t)cost_ns - (int64_t)charged_ns, percent);
+		due = throttle_correct(due, now, (int64_t)cost_ns - (int64_t)charged_ns, 10 * percent);
 		used_ns += cost_ns;
 		now += 1000; /* a launch takes the host a while */
 	}
@@ -55,7 +55,7 @@ int main(void)
 	{
 		uint64_t due = 0, started = 0;
 		for (;; started++) {
-			struct throttle_verdict verdict = throttle_step(due, START, MS, 50);
+			struct throttle_verdict verdict = throttle_step(due, START, MS, 500);
 			due = verdict.due_ns;
 			if (verdict.wait_ns)
 				break;
@@ -65,23 +65,23 @@ int main(void)
 
 	CHECK("debt is bounded, and so is nonsense in the word")
 	{
-		struct throttle_verdict verdict = throttle_step(UINT64_MAX, START, MS, 1);
+		struct throttle_verdict verdict = throttle_step(UINT64_MAX, START, MS, 10);
 		EXPECT_EQUAL(verdict.wait_ns, THROTTLE_DEBT_NS);
-		EXPECT_EQUAL(throttle_step(verdict.due_ns, START + THROTTLE_DEBT_NS, MS, 1).wait_ns, 0);
-		verdict = throttle_step(START, START, UINT64_MAX, 1);
+		EXPECT_EQUAL(throttle_step(verdict.due_ns, START + THROTTLE_DEBT_NS, MS, 10).wait_ns, 0);
+		verdict = throttle_step(START, START, UINT64_MAX, 10);
 		EXPECT_EQUAL(verdict.due_ns, START + THROTTLE_DEBT_NS);
 	}
 
 	CHECK("work that waits is not charged")
 	{
-		EXPECT_EQUAL(throttle_step(START + 5, START, MS, 30).due_ns, START + 5);
-		EXPECT_EQUAL(throttle_step(START + 5, START, MS, 30).wait_ns, 5);
+		EXPECT_EQUAL(throttle_step(START + 5, START, MS, 300).due_ns, START + 5);
+		EXPECT_EQUAL(throttle_step(START + 5, START, MS, 300).wait_ns, 5);
 	}
 
 	CHECK("what was charged too much comes back, as far as credit goes")
 	{
-		EXPECT_EQUAL(throttle_correct(START + 10 * MS, START, -(int64_t)MS, 50), START + 8 * MS);
-		EXPECT_EQUAL(throttle_correct(START, START, -1000 * (int64_t)MS, 50),
+		EXPECT_EQUAL(throttle_correct(START + 10 * MS, START, -(int64_t)MS, 500), START + 8 * MS);
+		EXPECT_EQUAL(throttle_correct(START, START, -1000 * (int64_t)MS, 500),
 			     START - THROTTLE_BURST_NS);
 	}
 
@@ -107,12 +107,16 @@ int main(void)
 
 	CHECK("the shared word is charged and corrected")
 	{
-		uint64_t word = 0;
-		EXPECT_EQUAL(budget_try(&word, 1000 * MS, 50), 0);
-		const uint64_t wait_ns = budget_try(&word, MS, 50);
+		struct hamid_budget budget = {0};
+		EXPECT_EQUAL(budget_try(&budget, 1000 * MS, 500), 0);
+		EXPECT_EQUAL(budget.waited_ns, 0);
+		const uint64_t wait_ns = budget_try(&budget, MS, 500);
 		EXPECT(wait_ns > 0 && wait_ns <= 2000 * MS);
-		budget_correct(&word, -1000 * (int64_t)MS, 50);
-		EXPECT_EQUAL(budget_try(&word, MS, 50), 0);
+		EXPECT(budget.waited_ns > 0);
+		EXPECT_EQUAL(budget.charged_ns, 1000 * MS);
+		budget_correct(&budget, -1000 * (int64_t)MS, 500);
+		EXPECT_EQUAL(budget.charged_ns, 0);
+		EXPECT_EQUAL(budget_try(&budget, MS, 500), 0);
 	}
 	return test_report();
 }

@@ -51,6 +51,7 @@ container_limits = st.builds(
     priority=st.integers(0, 2**32 - 1),
     generation=st.integers(0, 2**64 - 1),
     mode=st.sampled_from(CoreMode),
+    trusts_mps=st.booleans(),
 )
 
 
@@ -102,13 +103,14 @@ def sealed(page: bytes, offset: int, patch: bytes) -> bytes:
     [
         pytest.param(0, b"h", PageCorrupt, id="another magic"),
         pytest.param(8, b"\x02", AbiMismatch, id="another version"),
-        pytest.param(40, b"\x01", AbiMismatch, id="a feature that we do not know"),
+        pytest.param(47, b"\x80", AbiMismatch, id="a feature that we do not know"),
         pytest.param(12, b"\x00", PageCorrupt, id="another size"),
         pytest.param(16, b"\x40", PageCorrupt, id="a shorter header"),
         pytest.param(20, b"\x40", PageCorrupt, id="shorter devices"),
         pytest.param(24, b"\x01", PageCorrupt, id="fewer devices than there are"),
         pytest.param(24, b"\xff\xff\xff\xff", PageCorrupt, id="four billion devices"),
         pytest.param(28, b"\x03", PageCorrupt, id="a mode that we do not know"),
+        pytest.param(56, b"\x01", PageCorrupt, id="flags without the feature"),
         pytest.param(127, b"\x01", PageCorrupt, id="something in reserved bytes"),
         pytest.param(255, b"\x01", PageCorrupt, id="something in a device's reserved bytes"),
         pytest.param(128, b"\0" * 48, PageCorrupt, id="a device without a name"),
@@ -184,18 +186,20 @@ def usage_page(
     **header: int,
 ) -> bytes:
     """A page with slots (state, pid, bytes by device index)."""
+    header_bytes = 4096 if header.get("abi_version") in (1, 2) else pages.USAGE_HEADER_BYTES
+    size = header_bytes + SLOTS_MAX * pages.USAGE_SLOT_BYTES
     fields = {
         "magic": pages.USAGE_MAGIC,
-        "abi_version": 1,
-        "size": pages.USAGE_PAGE_BYTES,
-        "header_bytes": pages.USAGE_HEADER_BYTES,
+        "abi_version": 3,
+        "size": size,
+        "header_bytes": header_bytes,
         "slot_bytes": pages.USAGE_SLOT_BYTES,
         "slot_count": SLOTS_MAX,
         "device_capacity": DEVICES_MAX,
         "features": 0,
         **header,
     }
-    page = bytearray(pages.USAGE_PAGE_BYTES)
+    page = bytearray(size)
     pages.USAGE_HEADER.pack_into(
         page,
         0,
@@ -207,8 +211,8 @@ def usage_page(
     for index, name in enumerate(names):
         struct.pack_into("48s", page, 128 + index * 48, name)
     for index, (state, pid, used) in enumerate(slots):
-        start = pages.USAGE_HEADER_BYTES + index * pages.USAGE_SLOT_BYTES
-        pages.USAGE_SLOT.pack_into(page, start, state, pid, 1000 + pid, 42, 1, b"")
+        start = header_bytes + index * pages.USAGE_SLOT_BYTES
+        pages.USAGE_SLOT.pack_into(page, start, state, pid, 1000 + pid, 42, 1, 0, b"")
         for device, used_bytes in used.items():
             pages.USAGE_CELL.pack_into(page, start + 64 + device * 16, used_bytes, 99)
     return bytes(page)
@@ -282,9 +286,20 @@ def test_a_page_without_processes_reports_none(page):
     assert decode_usage_page(page) == UsageReport()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_page_of_this_version_or_the_one_before_is_read(version):
-    assert decode_usage_page(usage_page(abi_version=version)) == UsageReport()
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_page_of_this_version_or_one_before_is_read(version):
+    page = usage_page((1, 10, {0: MIB}), abi_version=version)
+    used = page[: used_part_bytes(page[: pages.USAGE_HEADER_BYTES])]
+
+    assert decode_usage_page(page).processes == (process(0, 10, (CARD, MIB)),)
+    assert decode_usage_page(used) == decode_usage_page(page)
+
+
+def test_what_else_holds_a_process_is_told_as_far_as_it_is_known():
+    page = bytearray(usage_page((1, 10, {0: MIB})))
+    struct.pack_into("<I", page, pages.USAGE_HEADER_BYTES + 32, 0xFFFFFF02)
+
+    assert decode_usage_page(bytes(page)).processes[0].enforced == pages.Enforced.MPS
 
 
 @pytest.mark.parametrize(
@@ -293,7 +308,7 @@ def test_a_page_of_this_version_or_the_one_before_is_read(version):
         pytest.param(b"x", PageCorrupt, id="too short"),
         pytest.param(usage_page() + b"\0", PageCorrupt, id="too long"),
         pytest.param(usage_page(magic=5), PageCorrupt, id="another magic"),
-        pytest.param(usage_page(abi_version=3), AbiMismatch, id="another version"),
+        pytest.param(usage_page(abi_version=4), AbiMismatch, id="another version"),
         pytest.param(usage_page(features=1), AbiMismatch, id="a feature that we do not know"),
         pytest.param(usage_page(size=1), PageCorrupt, id="another size"),
         pytest.param(usage_page(slot_bytes=1), PageCorrupt, id="other slots"),

@@ -1,0 +1,62 @@
+"""What a usage page's header says of the time of devices: used, wanted, waited for. Pure.
+
+Containers write it, so whoever decides by it bounds what a lie can bring: an owner never gets less
+than its share for what others claim, and nobody more than is idle.
+
+The other half is `struct hamid_budget` of `native/include/hamid_pages.h`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from hamid.hooks.abi.contract import DEVICES_MAX, USAGE_VERSION
+from hamid.hooks.abi.pages import (
+    USAGE_HEADER,
+    USAGE_HEADER_BYTES,
+    USAGE_MAGIC,
+    UUID_BYTES,
+    usage_uuid,
+)
+
+USAGE_BUDGET: Final = struct.Struct("<QQQQ32s")
+USAGE_BUDGETS_OFFSET: Final = USAGE_HEADER.size + DEVICES_MAX * UUID_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """What a container's processes say of one device's time; moments are CLOCK_MONOTONIC."""
+
+    charged_ns: int
+    """GPU time charged since the page was made, as the library measured it."""
+    due_ns: int
+    """When all of it is paid for at the cap's rate."""
+    wanted_ns: int
+    """When somebody last had something to launch."""
+    waited_ns: int
+    """When somebody last had to wait."""
+
+
+def decode_budgets(header: bytes) -> dict[str, BudgetUse]:
+    """Return what a usage page's header says of devices' time; nothing if it is no such header."""
+    if len(header) < USAGE_HEADER_BYTES:
+        return {}
+    magic, abi_version, *_ = fields = USAGE_HEADER.unpack_from(header)
+    if magic != USAGE_MAGIC or abi_version != USAGE_VERSION:
+        return {}
+    count = min(fields[8], DEVICES_MAX)
+    return _budgets(header, [usage_uuid(header, index) for index in range(count)])
+
+
+def _budgets(page: bytes, uuids: list[str | None]) -> dict[str, BudgetUse]:
+    found = {}
+    for index, uuid in enumerate(uuids):
+        at = USAGE_BUDGETS_OFFSET + index * USAGE_BUDGET.size
+        due_ns, charged_ns, wanted_ns, waited_ns, _ = USAGE_BUDGET.unpack_from(page, at)
+        if uuid is not None and wanted_ns:
+            found[uuid] = BudgetUse(
+                charged_ns=charged_ns, due_ns=due_ns, wanted_ns=wanted_ns, waited_ns=waited_ns
+            )
+    return found
