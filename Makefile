@@ -79,7 +79,7 @@ format: setup ## format the code and mend what lint can mend
 	$(BIN)/ruff format
 
 # JSON lines on stdout and nothing else. 3: not on this machine, and stderr says why.
-BENCHES := footprint allocate bind extender codec packing packing2d placement explain burst
+BENCHES := footprint allocate bind extender codec packing packing2d placement explain burst wakeup
 
 bench: ## all benchmarks, as JSON lines; one alone: make -s bench-allocate
 	@for name in $(BENCHES); do $(MAKE) --no-print-directory -s bench-$$name || echo "no $$name" >&2; done

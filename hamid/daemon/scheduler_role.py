@@ -18,6 +18,7 @@ from hamid.sched.explainer import Explainer
 from hamid.sched.extender import Extender, ExtenderMetrics
 from hamid.sched.lookup import PodLookup
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
+from hamid.sched.waker import Waker, WakerMetrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -58,6 +59,7 @@ class SchedulerRole:
     cache: ClusterCache
     extender: Extender
     admission: Admission
+    waker_metrics: WakerMetrics
 
     @classmethod
     def assemble(cls, settings: Settings, ports: SchedulerPorts) -> SchedulerRole:
@@ -99,6 +101,7 @@ class SchedulerRole:
             cache=cache,
             extender=extender,
             admission=Admission(metrics=AdmissionMetrics(registry), rules=_rules(settings)),
+            waker_metrics=WakerMetrics.declared_in(registry),
         )
 
     def only_follow(self) -> None:
@@ -166,7 +169,19 @@ class SchedulerRole:
     def _leader_services(self, makers: Sequence[Callable[[], Service]]) -> list[Service]:
         # What an earlier term knew is stale.
         self.cache.reset()
-        return [*self._watches(), *(make() for make in makers)]
+        return [*self._watches(), self._waker(), *(make() for make in makers)]
+
+    def _waker(self) -> Service:
+        return Waker(
+            kube=self.ports.kube,
+            cache=self.cache,
+            refused=self.extender.refused,
+            leadership=self.elector,
+            settings=self.settings.sched,
+            clock=self.ports.clock,
+            wall_clock=self.ports.wall_clock,
+            metrics=self.waker_metrics,
+        )
 
     def _watches(self) -> tuple[Service, ...]:
         cache, ports = self.cache, self.ports

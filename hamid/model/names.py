@@ -50,6 +50,9 @@ POD_BIND_TIME: Final = "hami.io/bind-time"
 POD_BIND_PHASE: Final = "hami.io/bind-phase"
 POD_ALLOCATION: Final = "hamid.io/allocation"
 
+POD_ROOM_FREED: Final = "hamid.io/room-freed-at"
+"""Written on a pod that waits, so that kube-scheduler tries it again."""
+
 WRITTEN_BY_US: Final = (
     POD_NODE,
     POD_TIME,

@@ -38,6 +38,7 @@ from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.score import rank_scores
 from hamid.sched.placement.typical import shapes_held
+from hamid.sched.refused import Refused
 from hamid.sched.verdicts import RUNNERS_UP_KEPT, NodeLoad, Scene, Verdict, Verdicts, counted
 from hamid.web.errors import Refusal
 from hamid.web.responses import json_body
@@ -122,6 +123,7 @@ class Extender:
         self._has_looked_around = False
         self._rankings: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self.explanations = Verdicts(capacity=settings.verdict_count)
+        self.refused = Refused()
 
     def routes(self) -> Sequence[web.AbstractRouteDef]:
         """The routes of the three verbs."""
@@ -193,15 +195,18 @@ class Extender:
         kept = self._cache.reservation(request.pod_uid)
         if kept is not None and kept.is_in_doubt:
             return self._offer_again(kept.allocation.node_name, names)
+        serial = self._cache.freed.serial
         outcome, nodes = self._reserve(request, names)
         sentences = self._sentences(request, outcome)
         self._explain(request, outcome, sentences, nodes)
         if isinstance(outcome, Unplaceable):
             self._metrics.decisions.labels("unplaceable").inc()
+            self.refused.put(request.pod_uid, serial=serial, node_names=names)
             fitting: frozenset[str] = frozenset()
         else:
             self._metrics.decisions.labels("placed").inc()
-            fitting = frozenset(found.node_name for found in outcome.ranked)
+            self.refused.drop(request.pod_uid)
+            fitting = frozenset(outcome.node_names)
         hopeless = {name for name, found in outcome.refusals.items() if found.is_hopeless}
         return FilterResult(
             node_names=tuple(name for name in names if name in fitting),
@@ -231,7 +236,7 @@ class Extender:
         outcome = self._placer.place(request, nodes.values())
         if isinstance(outcome, Placement):
             self._cache.assume(outcome.best.allocation(request.pod_uid))
-            self._keep_ranking(request.pod_uid, tuple(n.node_name for n in outcome.ranked))
+            self._keep_ranking(request.pod_uid, outcome.node_names)
         return outcome, nodes
 
     def _learn(self, request: PodRequest) -> None:

@@ -9,6 +9,10 @@ else lets more pods in (a quota that is raised) tells with `everywhere`.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Freed:
@@ -27,15 +31,25 @@ class Freed:
 
     def on(self, node_name: str) -> None:
         """Room may have become free on this node."""
+        self._last_by_node.pop(node_name, None)
         self._last_by_node[node_name] = self._count()
 
     def everywhere(self) -> None:
         """What kept pods away from any node may do so no more."""
         self._last_everywhere = self._count()
 
-    def last_on(self, node_name: str) -> int:
-        """The serial of the last time on this node; 0 for never."""
-        return max(self._last_everywhere, self._last_by_node.get(node_name, 0))
+    def since(self, serial: int, *, among: frozenset[str]) -> frozenset[str]:
+        """Those nodes on which there was a time after this serial."""
+        if self._last_everywhere > serial:
+            return among
+        return frozenset(name for name in self._after(serial) if name in among)
+
+    def _after(self, serial: int) -> Iterator[str]:
+        # The order of the times, the newest first: whoever was tried lately is soon done.
+        for name, last in reversed(self._last_by_node.items()):
+            if last <= serial:
+                return
+            yield name
 
     def forget(self) -> None:
         """No time so far counts any more."""

@@ -28,6 +28,9 @@ class SchedSettings:
             before the pod is read directly.
         sync_wait_s: how long a call waits for the first lists after a change of leader. With
             `pod_wait_s` it must stay below the extender's `httpTimeout` of kube-scheduler, 5 s.
+        wakes_waiting_pods: whether pods that wait and fit now are annotated, so that kube-scheduler
+            tries them again; see `waker`.
+        wake_delay_s: how long kube-scheduler is given to try them by itself.
         verdict_count: how many decisions are kept for `/debug`.
         rank_step: the distance of two neighbours' scores; see `placement.score`.
     """
@@ -40,6 +43,8 @@ class SchedSettings:
     confirmation_ttl_s: float = 600.0
     pod_wait_s: float = 1.0
     sync_wait_s: float = 3.0
+    wakes_waiting_pods: bool = True
+    wake_delay_s: float = 0.2
     verdict_count: int = 1_000
     rank_step: int = RANK_STEP
 
@@ -54,6 +59,7 @@ class SchedSettings:
             "confirmation_ttl_s",
             "pod_wait_s",
             "sync_wait_s",
+            "wake_delay_s",
             "verdict_count",
             "rank_step",
         ):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hamid.model.names import POD_ROOM_FREED
 from tests.cluster.harness import Cluster, ClusterUnavailable, do_without, helm
 from tests.deploy.rendering import CHART, NAMESPACE, render, run_helm
 
@@ -215,8 +216,10 @@ def test_a_replica_that_gives_slices_annotates_pods_of_its_own_node(
 ):
     note = ("annotate", "pod", unbound, "-n", "default", "hamid.io/allocation=x")
     admin = Replica(cluster=cluster, node=None, kubeconfig=cluster.kubeconfig)
+    without = ("--set", "scheduler.wakeWaitingPods=false")
+    run_release(cluster, "upgrade", *without)
     assert "cannot patch" in worker.can(*note)
-    run_release(cluster, "upgrade", "--set", "devicePlugin.undecidedPods=slice")
+    run_release(cluster, "upgrade", *without, "--set", "devicePlugin.undecidedPods=slice")
 
     refused_unbound = worker.can(*note)
     assert not admin.bind(unbound, "worker")
@@ -256,6 +259,28 @@ def test_only_the_leader_binds(cluster: Cluster, leader: Replica, worker: Replic
     assert 'node "worker" does not lead: the lease is held by "leader_1"' in refusal
     assert not accepted
     assert cluster.get("pod", unbound)["spec"]["nodeName"] == "worker"
+
+
+@pytest.mark.usefixtures("lease")
+def test_only_the_leader_wakes_a_waiting_pod_and_changes_nothing_else_of_it(
+    cluster: Cluster, leader: Replica, worker: Replica, unbound: str
+):
+    def note(*annotations: str) -> tuple[str, ...]:
+        return ("annotate", "pod", unbound, "-n", "default", "--overwrite", *annotations)
+
+    cluster.kubectl(*note("kept=1"))
+    wake = note(f"{POD_ROOM_FREED}=now")
+
+    assert 'node "worker" does not lead' in worker.can(*wake)
+    assert not leader.can(*wake)
+    assert not leader.can(*note(f"{POD_ROOM_FREED}=later"))
+    refusal = 'may not write a pod on node ""'
+    assert refusal in leader.can(*note("kept=2"))
+    assert refusal in leader.can(*note("kept-"))
+    assert refusal in leader.can(*note("another=1"))
+    assert "nothing but annotations" in leader.can("label", "pod", unbound, "-n", "default", "a=b")
+    assert not leader.bind(unbound, "worker")
+    assert "may not write a pod on node" in leader.can(*wake)
 
 
 @pytest.mark.usefixtures("lease")

@@ -242,7 +242,7 @@ def test_the_daemon_may_do_exactly_this():
 
     assert rules(objects["ClusterRole", "hamid"]) == {
         ("", "nodes"): ("get", "list", "watch", "patch"),
-        ("", "pods"): ("get", "list", "watch"),
+        ("", "pods"): ("get", "list", "watch", "patch"),
         ("", "namespaces"): ("list", "watch"),
         ("", "resourcequotas"): ("list", "watch"),
         ("", "pods/binding"): ("create",),
@@ -275,10 +275,32 @@ def test_a_cluster_without_endpoint_slices_lets_it_write_endpoints():
     assert role["", "endpoints", "hamid-scheduler"] == ("get", "update", "delete")
 
 
-def test_only_a_daemon_that_gives_slices_may_annotate_pods():
-    objects = rendered("--set", "devicePlugin.undecidedPods=slice")
+@pytest.mark.parametrize(
+    ("values", "verbs"),
+    [
+        pytest.param((), ("get", "list", "watch"), id="neither"),
+        pytest.param(
+            ("--set", "scheduler.wakeWaitingPods=true"),
+            ("get", "list", "watch", "patch"),
+            id="to have waiting pods tried again",
+        ),
+        pytest.param(
+            ("--set", "devicePlugin.undecidedPods=slice"),
+            ("get", "list", "watch", "patch"),
+            id="to record slices",
+        ),
+    ],
+)
+def test_a_daemon_may_annotate_pods_only_where_it_has_to(values, verbs):
+    objects = rendered("--set", "scheduler.wakeWaitingPods=false", *values)
 
-    assert rules(objects["ClusterRole", "hamid"])["", "pods"] == ("get", "list", "watch", "patch")
+    assert rules(objects["ClusterRole", "hamid"])["", "pods"] == verbs
+
+
+def test_a_cluster_that_wants_no_pods_woken_tells_the_daemon():
+    config = rendered("--set", "scheduler.wakeWaitingPods=false")["ConfigMap", "hamid"]["data"]
+
+    assert yaml.safe_load(config["config.yaml"])["sched"]["wakes_waiting_pods"] is False
 
 
 def test_kube_scheduler_gets_the_roles_of_a_scheduler_and_its_own_lease_only_with_replicas():

@@ -2,15 +2,31 @@ import asyncio
 
 from hamid.sched.freed import Freed
 
+ALL = frozenset({"node-a", "node-b", "node-c"})
+
 
 def test_each_node_remembers_when_room_was_last_freed():
     freed = Freed()
 
     freed.on("node-a")
     freed.on("node-b")
+    freed.on("elsewhere")
 
-    assert (freed.last_on("node-a"), freed.last_on("node-b"), freed.last_on("node-c")) == (1, 2, 0)
-    assert freed.serial == 2
+    assert freed.since(0, among=ALL) == {"node-a", "node-b"}
+    assert freed.since(1, among=ALL) == {"node-b"}
+    assert freed.since(2, among=ALL) == set()
+    assert freed.serial == 3
+
+
+def test_a_node_may_be_freed_again():
+    freed = Freed()
+    freed.on("node-a")
+    freed.on("node-b")
+
+    freed.on("node-a")
+
+    assert freed.since(2, among=ALL) == {"node-a"}
+    assert freed.since(1, among=ALL) == {"node-a", "node-b"}
 
 
 def test_what_is_freed_everywhere_counts_for_each_node():
@@ -20,16 +36,18 @@ def test_what_is_freed_everywhere_counts_for_each_node():
     freed.everywhere()
     freed.on("node-b")
 
-    assert (freed.last_on("node-a"), freed.last_on("node-b"), freed.last_on("new")) == (2, 3, 2)
+    assert freed.since(1, among=ALL) == ALL
+    assert freed.since(2, among=ALL) == {"node-b"}
 
 
 def test_what_is_forgotten_counts_no_more_but_the_serial_goes_on():
     freed = Freed()
+    freed.on("node-a")
     freed.everywhere()
 
     freed.forget()
 
-    assert (freed.last_on("node-a"), freed.serial) == (0, 1)
+    assert (freed.since(0, among=ALL), freed.serial) == (frozenset(), 2)
 
 
 async def test_whoever_waits_learns_of_the_next_time():

@@ -1,0 +1,87 @@
+"""Which of the pods that wait fit now, each beside those that are before it in the queue.
+
+So many pods are named as there is room for, and no more: whoever wakes them wakes nobody in vain.
+How well they fit is not asked here; that is for when they come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from hamid.sched.placement.place import NodePlacement, place_on_node, with_allocation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hamid.model.node import NodeSnapshot
+    from hamid.model.request import PodRequest
+    from hamid.sched.placement.policy import Policies
+
+TRIES: Final = 5_000
+"""How many times a pod is held against a node in one round; some 50 µs each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiter:
+    """A pod that waits, and the nodes on which it may fit since it was last tried."""
+
+    request: PodRequest
+    node_names: tuple[str, ...]
+
+
+def fitting(
+    waiters: Iterable[Waiter],
+    nodes: Mapping[str, NodeSnapshot],
+    *,
+    policies: Policies,
+    tries: int = TRIES,
+) -> tuple[PodRequest, ...]:
+    """Return those that fit, in the order given, one after another.
+
+    Args:
+        waiters: those that go first come first.
+        nodes: as they are now, by name; a name that is not here fits nobody.
+        policies: of the cluster.
+        tries: after so many the rest is left for another time.
+    """
+    now = dict(nodes)
+    # Room only shrinks from here on: what did not fit for one does not for the next like it.
+    hopeless: dict[PodRequest, set[str]] = {}
+    found: list[PodRequest] = []
+    for waiter in waiters:
+        request = waiter.request
+        shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
+        refusing = hopeless.setdefault(shape, set())
+        for name in waiter.node_names:
+            node = now.get(name)
+            if node is None or name in refusing:
+                continue
+            if tries == 0:
+                return tuple(found)
+            tries -= 1
+            outcome = (
+                place_on_node(request, node, policies=policies)
+                if _has_host(request, node)
+                else None
+            )
+            if isinstance(outcome, NodePlacement):
+                taken = with_allocation(node, outcome.allocation(request.pod_uid))
+                now[name] = _with_host(taken, request)
+                found.append(request)
+                break
+            refusing.add(name)
+    return tuple(found)
+
+
+def _has_host(request: PodRequest, node: NodeSnapshot) -> bool:
+    free = node.host_free
+    return free is None or (
+        request.host.cpu_milli <= free.cpu_milli and request.host.memory_mib <= free.memory_mib
+    )
+
+
+def _with_host(node: NodeSnapshot, request: PodRequest) -> NodeSnapshot:
+    return (
+        node if node.host_free is None else replace(node, host_free=node.host_free - request.host)
+    )

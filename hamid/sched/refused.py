@@ -1,0 +1,64 @@
+"""Pods that were refused at their last try: what was known then, and where they may go at all.
+
+The nodes that kube-scheduler showed us are those that all its own rules let the pod on. They are
+a thousand names or so, and mostly the same ones for all pods: kept once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_SETS_KEPT: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastTry:
+    """How a pod's last try ended in vain.
+
+    Attributes:
+        serial: of `Freed` at that time: what was freed later was not looked at.
+        node_names: those that kube-scheduler showed us.
+    """
+
+    serial: int
+    node_names: frozenset[str]
+
+
+class Refused:
+    """The last try of each pod that waits, by its UID."""
+
+    def __init__(self) -> None:
+        self._tries: dict[str, LastTry] = {}
+        self._sets: OrderedDict[tuple[str, ...], frozenset[str]] = OrderedDict()
+
+    def put(self, pod_uid: str, *, serial: int, node_names: tuple[str, ...]) -> None:
+        """The pod was refused."""
+        self._tries[pod_uid] = LastTry(serial=serial, node_names=self._set_of(node_names))
+
+    def drop(self, pod_uid: str) -> None:
+        """The pod was placed."""
+        self._tries.pop(pod_uid, None)
+
+    def keep_only(self, pod_uids: Collection[str]) -> None:
+        """Forget all others: they are gone."""
+        for pod_uid in [uid for uid in self._tries if uid not in pod_uids]:
+            del self._tries[pod_uid]
+
+    def tries(self) -> Mapping[str, LastTry]:
+        """Those of all pods that were refused."""
+        return self._tries
+
+    def _set_of(self, names: tuple[str, ...]) -> frozenset[str]:
+        found = self._sets.get(names)
+        if found is None:
+            found = self._sets[names] = frozenset(names)
+            while len(self._sets) > _SETS_KEPT:
+                self._sets.popitem(last=False)
+        else:
+            self._sets.move_to_end(names)
+        return found

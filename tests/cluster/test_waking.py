@@ -1,0 +1,111 @@
+"""Pods that wait, and the real kube-scheduler: when are they tried again?
+
+The reports are d 13 of those on GPU sharing: the pod that waits must not wait for the next flush
+of kube-scheduler once there is room, nor be tried over and over while there is none.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hamid.codec.node_annotation import encode_node_inventory
+from hamid.model.device import Device, DeviceUuid
+from hamid.model.names import DEVICE_CORDON, NODE_REGISTER
+from hamid.model.node import NodeInventory
+from tests.cluster.fleet import gpu_pod, running_fleet
+from tests.cluster.harness import ClusterUnavailable, do_without
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.fleet import Fleet
+
+NODE = "gpu-0000"
+CARD_MIB = 16_000
+SOON_S = 3.0
+FEW = 8
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    """One node with one card of 16,000 MiB."""
+    card = Device(
+        device_uuid=DeviceUuid("card-a"),
+        device_index=0,
+        model="NVIDIA-T4",
+        memory_mib=CARD_MIB,
+        slot_count=10,
+    )
+    try:
+        with running_fleet(nodes=1) as made:
+            inventory = NodeInventory(node_name=NODE, devices=(card,))
+            made.annotate_node(NODE, {NODE_REGISTER: encode_node_inventory(inventory)})
+            yield made
+    except ClusterUnavailable as why:
+        do_without(why)
+
+
+@pytest.fixture
+def holder(fleet: Fleet) -> Iterator[str]:
+    """A pod that holds all of the card."""
+    (name,) = create(fleet, "pod-x")
+    fleet.watch.wait_bound([name])
+    yield name
+    fleet.delete_pods(fleet.watch.pods)
+    fleet.watch.forget(["pod-x", "pod-y"])
+
+
+def create(fleet: Fleet, name: str) -> list[str]:
+    return fleet.create_pods([gpu_pod(name, memory_mib=CARD_MIB)])
+
+
+def wait_refused(fleet: Fleet, name: str) -> None:
+    def is_refused() -> bool:
+        conditions = fleet.watch.pods.get(name, {}).get("status", {}).get("conditions", ())
+        return any(c["type"] == "PodScheduled" and c["status"] == "False" for c in conditions)
+
+    assert fleet.watch.wait_for(is_refused)
+
+
+def filter_calls(fleet: Fleet) -> int:
+    port = fleet.leader().config["addresses"]["status_port"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    found = re.search(r'^hamid_sched_call_seconds_count\{verb="filter"\} (\S+)', text, re.MULTILINE)
+    return int(float(found[1])) if found else 0
+
+
+def test_d13_a_pod_that_waits_for_one_that_ends_is_bound_within_seconds(fleet: Fleet, holder: str):
+    before = filter_calls(fleet)
+    fleet.delete_pods([holder], grace_s=20)
+    create(fleet, "pod-y")
+    wait_refused(fleet, "pod-y")
+    # As long as x has its grace, nothing happens that y has to be tried for.
+    assert not fleet.watch.wait_for(lambda: "pod-y" in fleet.watch.bound_at_s, timeout_s=5)
+    tried_in_vain = filter_calls(fleet) - before
+
+    ended_at_s = time.monotonic()
+    fleet.delete_pods([holder])
+    bound_at_s = fleet.watch.wait_bound(["pod-y"], timeout_s=30)
+
+    assert bound_at_s - ended_at_s < SOON_S
+    assert tried_in_vain <= FEW
+    assert filter_calls(fleet) - before <= tried_in_vain + FEW
+    fleet.books().check()
+
+
+def test_a_cordon_that_is_lifted_wakes_the_pod_that_waits_for_the_card(fleet: Fleet, holder: str):
+    fleet.annotate_node(NODE, {DEVICE_CORDON: "card-a"})
+    fleet.delete_pods([holder])
+    create(fleet, "pod-y")
+    wait_refused(fleet, "pod-y")
+
+    lifted_at_s = time.monotonic()
+    fleet.annotate_node(NODE, {DEVICE_CORDON: None})
+
+    assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - lifted_at_s < SOON_S

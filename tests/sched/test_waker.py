@@ -1,0 +1,231 @@
+import pytest
+
+from hamid.kube.fake import Fault, FaultKind
+from hamid.kube.port import NODES, PODS, PatchKind
+from hamid.model import names as wire
+from hamid.sched.waker import Waker, WakerMetrics
+from tests.sched.builders import make_devices
+from tests.sched.objects import registered, waiting
+from tests.sched.world import World
+
+ONE_CARD = registered(devices=make_devices(1))
+
+
+class Crowd:
+    """One card of 40,000 MiB, held by one pod; what comes after it is refused."""
+
+    def __init__(self, **settings):
+        world = self.world = World(**settings)
+        self.waker = Waker(
+            kube=world.kube,
+            cache=world.cache,
+            refused=world.extender.refused,
+            leadership=world.leadership,
+            settings=world.settings,
+            clock=world.clock,
+            wall_clock=lambda: 1_755_757_239.5,
+            metrics=WakerMetrics.declared_in(world.registry),
+        )
+
+    async def fill(self):
+        (self.holder,) = await self.world.create(ONE_CARD, waiting("holder", mib=40_000))
+        assert (await self.world.filter(self.holder)).node_names
+        await self.world.binder.bind(self.holder.bind("node-a"))
+        await self.world.sync()
+        await self.waker.step()
+
+    async def refuse(self, *pods):
+        calls = await self.world.create(*pods)
+        for call in calls:
+            assert not (await self.world.filter(call)).node_names
+        return calls
+
+    async def leave(self):
+        await self.delete(self.holder)
+        await self.world.sync()
+
+    async def delete(self, call):
+        await self.world.kube.delete(PODS, call.name, namespace=call.namespace, grace_period_s=0)
+
+    async def is_woken(self, call):
+        annotations = (await self.world.pod(call))["metadata"].get("annotations") or {}
+        return wire.POD_ROOM_FREED in annotations
+
+    def count(self, outcome):
+        return self.world.metric("hamid_sched_wakes_total", outcome=outcome)
+
+
+@pytest.fixture
+async def crowd():
+    made = Crowd()
+    await made.fill()
+    return made
+
+
+def with_priority(pod, priority):
+    return {**pod, "spec": {**pod["spec"], "priority": priority}}
+
+
+async def test_a_pod_is_woken_once_there_is_room(crowd):
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+    assert not await crowd.waker.step()
+    assert not await crowd.is_woken(call)
+
+    await crowd.leave()
+
+    assert await crowd.waker.step()
+    assert await crowd.is_woken(call)
+    assert crowd.count("woken") == 1
+
+
+async def test_a_pod_that_kube_scheduler_has_tried_again_by_itself_is_left_alone(crowd):
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+    await crowd.leave()
+    assert (await crowd.world.filter(call)).node_names
+
+    assert not await crowd.waker.step()
+
+    assert not await crowd.is_woken(call)
+
+
+async def test_only_as_many_are_woken_as_fit_and_the_highest_priority_first(crowd):
+    low, high, middle = await crowd.refuse(
+        *(
+            with_priority(waiting(uid, mib=30_000), priority)
+            for uid, priority in (("low", 1), ("high", 3), ("middle", 2))
+        )
+    )
+
+    await crowd.leave()
+    await crowd.waker.step()
+
+    assert [await crowd.is_woken(call) for call in (low, middle, high)] == [False, False, True]
+
+
+async def test_a_pod_is_woken_once_for_each_time_and_then_others_get_their_turn(crowd):
+    _, second = await crowd.refuse(
+        with_priority(waiting("first", mib=30_000), 1), waiting("second", mib=30_000)
+    )
+    await crowd.leave()
+    await crowd.waker.step()
+
+    assert await crowd.waker.step()  # the first one is given time
+    assert not await crowd.is_woken(second)
+
+    crowd.world.clock.advance(1.5)
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(second)
+    crowd.world.clock.advance(1.5)
+    assert not await crowd.waker.step()
+    assert crowd.count("woken") == 2
+
+
+async def test_one_that_was_tried_and_may_not_go_there_makes_way_at_once(crowd):
+    first, second = await crowd.refuse(
+        with_priority(waiting("first", mib=30_000), 1), waiting("second", mib=30_000)
+    )
+    await crowd.leave()
+    await crowd.waker.step()
+
+    assert not (await crowd.world.filter(first, "node-b")).node_names
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(second)
+
+
+async def test_what_kube_scheduler_never_asked_about_is_not_woken(crowd):
+    (call,) = await crowd.world.create(waiting("uid-1", mib=30_000))
+
+    await crowd.leave()
+
+    assert not await crowd.waker.step()
+    assert not await crowd.is_woken(call)
+
+
+async def test_what_waits_when_a_term_begins_is_woken_once_if_it_fits():
+    crowd = Crowd()
+    fits, too_large = await crowd.world.create(
+        ONE_CARD, waiting("fits", mib=30_000), waiting("large", mib=50_000)
+    )
+
+    assert not await crowd.waker.step()
+    crowd.world.clock.advance(6)
+    assert await crowd.waker.step()
+    assert not await crowd.waker.step()
+
+    assert await crowd.is_woken(fits)
+    assert not await crowd.is_woken(too_large)
+
+
+async def test_who_does_not_lead_wakes_nobody(crowd):
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+    await crowd.leave()
+    crowd.world.leadership.is_leader = False
+
+    assert not await crowd.waker.step()
+
+    assert not await crowd.is_woken(call)
+
+
+async def test_the_operator_may_want_nobody_woken():
+    crowd = Crowd(wakes_waiting_pods=False)
+    await crowd.fill()
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+    await crowd.leave()
+
+    assert not await crowd.waker.step()
+
+    assert not await crowd.is_woken(call)
+
+
+async def test_a_pod_made_anew_meanwhile_is_no_trouble(crowd):
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+    await crowd.leave()
+    await crowd.delete(call)
+    await crowd.world.kube.create(PODS, waiting("uid-2", mib=30_000, name=call.name))
+
+    await crowd.waker.step()
+
+    assert not await crowd.is_woken(call)
+    assert crowd.count("gone") == 1
+
+
+async def test_without_the_right_to_it_says_so_once_and_goes_on(crowd, logs):
+    await crowd.refuse(waiting("uid-1", mib=30_000), waiting("uid-2", mib=1_000))
+    crowd.world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="patch", code=403, times=2))
+    await crowd.leave()
+
+    await crowd.waker.step()
+
+    assert [line["event"] for line in logs].count("waiting pods cannot be woken") == 1
+    assert crowd.count("failed") == 2
+
+
+async def test_a_cordon_that_is_lifted_makes_room(crowd):
+    async def cordon(text):
+        patch = {"metadata": {"annotations": {wire.DEVICE_CORDON: text}}}
+        await crowd.world.kube.patch(NODES, "node-a", patch, kind=PatchKind.MERGE)
+        await crowd.world.sync()
+
+    await crowd.leave()
+    await cordon("card-0")
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+
+    await cordon(None)
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(call)
+
+
+async def test_a_reservation_that_ends_makes_room(crowd):
+    await crowd.leave()
+    (first,) = await crowd.world.create(waiting("uid-1", mib=30_000))
+    assert (await crowd.world.filter(first)).node_names
+    (second,) = await crowd.refuse(waiting("uid-2", mib=30_000))
+
+    crowd.world.clock.advance(crowd.world.settings.reservation_ttl_s + 1)
+    crowd.world.cache.reservations()
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(second)
