@@ -73,12 +73,14 @@ def node_object(name: str, inventory: NodeInventory | None = None) -> JsonObject
     }
 
 
-def pod_object(name: str) -> JsonObject:
-    """A pod that asks for a slice of one card."""
+def pod_object(
+    name: str, *, cards: int = 1, memory_mib: int = MEMORY_MIB, core_percent: int = CORE_PERCENT
+) -> JsonObject:
+    """A pod that asks for a slice of one card, or of several."""
     limits = {
-        RESOURCE: "1",
-        "nvidia.com/gpumem": str(MEMORY_MIB),
-        "nvidia.com/gpucores": str(CORE_PERCENT),
+        RESOURCE: str(cards),
+        "nvidia.com/gpumem": str(memory_mib),
+        "nvidia.com/gpucores": str(core_percent),
     }
     container = {
         "name": CONTAINER,

@@ -40,7 +40,10 @@ def lines_of(name: str) -> list[dict[str, object]]:
         ("packing2d", {"fragmentation", "best-fit", "hami"}),
         ("placement", {"20", "20/decision"}),
         ("explain", {"pending/whole-card", "fit", "fit/drained"}),
-        ("extender", {"filter/2-nodes", "prioritize/2-nodes"}),
+        (
+            "extender",
+            {"filter/2-nodes", "prioritize/2-nodes", "both/2-nodes/mixed", "cpu_s/2-nodes"},
+        ),
         ("bind", {"calls_per_pod", "calls_per_pod/create-pods/binding", "idle_calls_per_s"}),
     ],
 )
