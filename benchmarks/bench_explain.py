@@ -113,6 +113,7 @@ def full_cluster(size: Size) -> ClusterCache:
     cache = ClusterCache(settings=SchedSettings(), clock=clock, registry=CollectorRegistry())
     rng = random.Random(SEED)
     nodes = list(islice((node for node in nodes_of() if node.devices), size.node_count))
+    cache.take_quotas(())
     cache.take_nodes(node_of(node) for node in nodes)
     pods = [pod for node in nodes for pod in pods_on(node, rng)]
     cache.take_pods([*pods, *(waiting_pod(name) for name in WAITING)])

@@ -15,7 +15,12 @@ import click
 from hamid import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from hamid.codec.cluster_copy import ClusterCopy
+    from hamid.sched.explainer import Explainer
+    from hamid.sched.settings import SchedSettings
+    from hamid.sim.snapshot import Snapshot
 
 _FILE = click.Path(path_type=Path)
 
@@ -94,12 +99,45 @@ def simulate(
     sys.exit(code)
 
 
+def _of_a_copy(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of what can work on a copy of a cluster."""
+    for option in reversed(
+        (
+            click.option(
+                "--snapshot",
+                type=_FILE,
+                help="A copy of a cluster: what kubectl get nodes,pods,resourcequotas "
+                "--all-namespaces -o json printed; - reads standard input.",
+            ),
+            click.option("--live", is_flag=True, help="A cluster as it is now; it is only listed."),
+            click.option("--kubeconfig", type=_FILE, help="How to reach it; default: as kubectl."),
+            click.option("--config", type=_FILE, help="The daemon's settings, as YAML."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _copy_of(
+    *, snapshot: Path | None, live: bool, kubeconfig: Path | None, config: Path | None
+) -> tuple[ClusterCopy, SchedSettings] | None:
+    """The copy that the options name, and the cluster's settings; None where they name none."""
+    from hamid.daemon import offline  # noqa: PLC0415 - see the module
+    from hamid.errors import SettingsError  # noqa: PLC0415
+
+    if snapshot is None and not live and kubeconfig is None:
+        return None
+    if snapshot is not None and (live or kubeconfig is not None):
+        raise SettingsError("--snapshot and a live cluster are both given", hint="give one of them")
+    settings = offline.settings_of(config, kubeconfig)
+    copy = offline.live_copy(settings) if snapshot is None else offline.read_copy(snapshot)
+    return copy, settings.sched
+
+
 @main.command()
 @click.option("--nodes", type=_FILE, help="Nodes: openb's CSV, or JSON lines of our own.")
 @click.option("--tasks", type=_FILE, help="Tasks: openb's CSV, or JSON lines of our own.")
-@click.option(
-    "--snapshot", type=_FILE, help="A cluster: kubectl get nodes,pods --all-namespaces -o json."
-)
+@_of_a_copy
 @click.option(
     "--policy",
     "policies",
@@ -123,12 +161,12 @@ def sim(
     *,
     nodes: Path | None,
     tasks: Path | None,
-    snapshot: Path | None,
     policies: tuple[str, ...],
     load_percent: float | None,
     seeds: int,
     json_path: Path | None,
     plot_path: Path | None,
+    **copy_options: Any,
 ) -> None:
     """Replay a trace or a cluster's pods, and see how much of the cards a policy brings into use."""
     import json  # noqa: PLC0415 - see the module
@@ -140,12 +178,14 @@ def sim(
     from hamid.sim.plot import assert_drawable  # noqa: PLC0415
 
     try:
+        for path in (json_path, plot_path):
+            command.assert_writable(path)
         if plot_path is not None:
             assert_drawable(plot_path)
         plan = command.plan(
             nodes=nodes,
             tasks=tasks,
-            snapshot=snapshot,
+            snapshot=_snapshot(copy_options),
             policies=policies,
             load_percent=load_percent,
             seed_count=seeds,
@@ -160,6 +200,22 @@ def sim(
         command.plot(outcomes, plot_path)
 
 
+def _snapshot(copy_options: dict[str, Any]) -> Snapshot | None:
+    """Nodes and pods of the copy that the options name."""
+    from hamid.sim.snapshot import read_snapshot  # noqa: PLC0415 - see the module
+
+    found = _copy_of(**copy_options)
+    if found is None:
+        return None
+    copy, settings = found
+    snapshot = read_snapshot(copy, names=settings.resources, defaults=settings.defaults)
+    if snapshot.unreadable_count:
+        click.echo(
+            f"hamid: {snapshot.unreadable_count} pods cannot be read and do not come", err=True
+        )
+    return snapshot
+
+
 _SERVER = click.option(
     "--server",
     default="http://127.0.0.1:31992",
@@ -172,15 +228,21 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print the whole an
 @main.command()
 @click.argument("pod", metavar="NAMESPACE/POD")
 @_SERVER
+@_of_a_copy
 @_JSON
-def explain(pod: str, server: str, *, as_json: bool) -> None:
+def explain(pod: str, server: str, *, as_json: bool, **copy_options: Any) -> None:
     """Why a pod waits and what would make it fit, or why it is where it is."""
-    from hamid.daemon.ask import explain_lines  # noqa: PLC0415 - see the module
+    from hamid.daemon.ask import ask, explain_lines  # noqa: PLC0415 - see the module
 
     namespace, slash, name = pod.partition("/")
     if not (slash and namespace and name):
         raise click.BadParameter("write NAMESPACE/POD, such as default/train-1")
-    _answer(server, ("explain", namespace, name), (), explain_lines, as_json=as_json)
+    _answer(
+        copy_options,
+        asked=lambda: ask(server, ("explain", namespace, name)),
+        worked_out=lambda explainer: explainer.explain(namespace, name),
+        lines=None if as_json else explain_lines,
+    )
 
 
 @main.command()
@@ -193,40 +255,66 @@ def explain(pod: str, server: str, *, as_json: bool) -> None:
 @click.option("--annotation", multiple=True, help="KEY=VALUE of the pod; several times.")
 @click.option("--without-node", multiple=True, help="As if this node were drained; several times.")
 @click.option("--without-card", multiple=True, help="As if the card of this UUID were lost.")
+@click.option(
+    "--with-node",
+    multiple=True,
+    help="As if there were one more node: like the one of this name, or "
+    "cards=8,model=A100,cardmem=80Gi,cpu=96,memory=1Ti; several times.",
+)
 @_SERVER
+@_of_a_copy
 @_JSON
-def fit(server: str, *, as_json: bool, **shape: str | tuple[str, ...] | None) -> None:
+def fit(server: str, *, as_json: bool, **given: Any) -> None:
     """How many more pods of a shape fit, and where; changes nothing."""
-    from hamid.daemon.ask import fit_lines  # noqa: PLC0415 - see the module
+    from hamid.daemon.ask import ask, fit_lines  # noqa: PLC0415 - see the module
+    from hamid.daemon.explain_pages import fit_of_query  # noqa: PLC0415
 
+    copy_options = {name: given.pop(name) for name in ("snapshot", "live", "kubeconfig", "config")}
     query = [
         (word.replace("_", "-"), value)
-        for word, given in shape.items()
-        for value in (given if isinstance(given, tuple) else (given,))
+        for word, values in given.items()
+        for value in (values if isinstance(values, tuple) else (values,))
         if value is not None
     ]
-    _answer(server, ("fit",), query, fit_lines, as_json=as_json)
+    _answer(
+        copy_options,
+        asked=lambda: ask(server, ("fit",), query),
+        worked_out=lambda explainer: fit_of_query(explainer, query),
+        lines=None if as_json else fit_lines,
+    )
 
 
 def _answer(
-    server: str,
-    path: tuple[str, ...],
-    query: Iterable[tuple[str, str]],
-    lines: Callable[[Any], Iterable[str]],
+    copy_options: dict[str, Any],
     *,
-    as_json: bool,
+    asked: Callable[[], Any],
+    worked_out: Callable[[Explainer], Awaitable[Any]],
+    lines: Callable[[Any], Iterable[str]] | None,
 ) -> None:
-    """Ask the leader, and print what it says."""
+    """Ask the leader, or work it out on a copy, and print the answer: in words, or as JSON."""
     import json  # noqa: PLC0415 - see the module
 
-    from hamid.daemon.ask import ask  # noqa: PLC0415
     from hamid.errors import HamidError  # noqa: PLC0415
 
     try:
-        answer = ask(server, path, query)
+        answer = _worked_out(copy_options, worked_out)
+        if answer is None:
+            answer = asked()
     except HamidError as error:
         sys.exit(_complain(error))
-    click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(lines(answer)))
+    click.echo(json.dumps(answer, indent=2) if lines is None else "\n".join(lines(answer)))
+
+
+def _worked_out(
+    copy_options: dict[str, Any], act: Callable[[Explainer], Awaitable[Any]]
+) -> Any | None:
+    """The answer on the copy that the options name; None where they name none."""
+    if not any(copy_options[name] for name in ("snapshot", "live", "kubeconfig")):
+        return None  # the leader is asked: nothing of the daemon has to be loaded
+    from hamid.daemon import offline  # noqa: PLC0415 - see the module
+
+    found = _copy_of(**copy_options)
+    return None if found is None else offline.answered(act(offline.explainer_of(*found)))
 
 
 def _complain(error: BaseException) -> int:

@@ -18,6 +18,8 @@ JsonObject = dict[str, Any]
 
 TIMEOUT_S: Final = 30.0
 NODES_SHOWN: Final = 20
+RUNNERS_UP_IN_FULL: Final = 1
+"""Of how many runners-up the single cards are shown, too."""
 _FULL_PPM: Final = 3_000_000
 """The load of a node that is full in slots, memory and cores."""
 
@@ -101,20 +103,41 @@ def _placed_lines(answer: JsonObject) -> Iterator[str]:
 
 
 def _decision_lines(answer: JsonObject) -> Iterator[str]:
-    decision = answer["decision"]
-    if decision is None:
-        if answer["state"] in {"placed", "reserved"}:
-            yield "The decision is not known any more: another replica took it, or long ago."
+    decision, anew = answer["decision"], answer.get("anew")
+    if decision is None and answer["state"] in {"placed", "reserved"}:
+        yield (
+            "The decision is not known here: another replica took it, or long ago."
+            if anew is None
+            else _anew_line(anew)
+        )
+    found = decision or anew
+    if not found or not found["best"]:
         return
-    if not decision["best"]:
-        return
-    yield (
-        f"Decided among {_counted(decision['fitting_nodes'], 'node')} by {', '.join(decision['policies'])} "
-        "(the smaller the better):"
+    if decision is not None:
+        yield f"Decided among {_counted(found['fitting_nodes'], 'node')}:"
+    yield f"  by {', '.join(found['policies'])} (the smaller the better)"
+    for rank, node in enumerate(found["best"]):
+        yield f"  - {node['node']}: {_terms(node)}; {node['load_ppm'] / _FULL_PPM:.1%} full with it"
+        if rank <= RUNNERS_UP_IN_FULL:
+            yield from (_card_line(card) for card in node.get("cards", ()))
+
+
+def _anew_line(anew: JsonObject) -> str:
+    nodes = _counted(anew["fitting_nodes"], "node")
+    place = f"number {anew['rank']} of {nodes}" if anew["rank"] else f"none of the {nodes} that fit"
+    return (
+        f"The decision is not known here. Decided anew, by what is there now, its node is {place}:"
     )
-    for found in decision["best"]:
-        terms = ", ".join(f"{name} {cost}" for name, cost in found["terms"].items())
-        yield f"  - {found['node']}: {terms}; {found['load_ppm'] / _FULL_PPM:.1%} full with it"
+
+
+def _card_line(card: JsonObject) -> str:
+    chosen = "*" if card["is_chosen"] else " "
+    said = ", ".join(card["lacking"]) or _terms(card) or "alike"
+    return f"    {card['container']}: card {card['index']} {chosen} {said}"
+
+
+def _terms(found: JsonObject) -> str:
+    return ", ".join(f"{name} {cost}" for name, cost in found["terms"].items())
 
 
 def fit_lines(answer: JsonObject) -> Iterator[str]:
@@ -123,7 +146,9 @@ def fit_lines(answer: JsonObject) -> Iterator[str]:
     yield f"{_counted(answer['pods'], 'more pod')} on {_counted(len(nodes), 'node')}"
     if what_if is not None:
         lost = [*what_if["without_nodes"], *what_if["without_cards"]]
-        yield f"  without {', '.join(lost)}; {answer['pods_now']} fit now"
+        words = [f"without {', '.join(lost)}"] if lost else []
+        words += [f"with {', '.join(what_if['with_nodes'])}"] if what_if.get("with_nodes") else []
+        yield f"  {', and '.join(words)}; {answer['pods_now']} fit now"
         yield (
             f"  {_counted(what_if['evicted'], 'pod')} would have to leave; "
             f"{what_if['resettled']} would find room elsewhere"

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 from aiohttp import web
+from multidict import MultiDict
 
 from hamid.errors import RequestError
-from hamid.sched.explainer import WhatIf
+from hamid.sched.answers import WhatIf
 from hamid.web.responses import json_body
 from hamid.web.server import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from multidict import MultiMapping
 
@@ -30,7 +31,7 @@ CONTAINER: Final = "main"
 """The name that the only container of a shape has."""
 
 _HOST: Final = ("cpu", "memory")
-_OTHERS: Final = ("annotation", "without-node", "without-card")
+_OTHERS: Final = ("annotation", "without-node", "without-card", "with-node")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +59,7 @@ class ExplainPages:
 
     async def _fit(self, request: web.Request) -> web.Response:
         self._admit(request)
-        query = request.query
-        pod = pod_of_query(query, self.explainer.settings.resources)
-        what_if = WhatIf(
-            without_nodes=tuple(query.getall("without-node", [])),
-            without_cards=tuple(query.getall("without-card", [])),
-        )
-        return _json(await self.explainer.fit(pod, what_if))
+        return _json(await fit_of_query(self.explainer, request.query.items()))
 
     def _admit(self, request: web.Request) -> None:
         if not (self.is_open or is_loopback(request.remote or "")):
@@ -72,6 +67,22 @@ class ExplainPages:
                 text="/explain and /fit answer callers on this machine only; use kubectl "
                 "port-forward, or set addresses.debug_is_open"
             )
+
+
+async def fit_of_query(explainer: Explainer, pairs: Iterable[tuple[str, str]]) -> JsonObject:
+    """How many more pods fit, of the shape and under what the query describes.
+
+    Raises:
+        RequestError, Refusal: see `Explainer.fit`.
+    """
+    query = MultiDict(pairs)
+    pod = pod_of_query(query, explainer.settings.resources)
+    what_if = WhatIf(
+        without_nodes=tuple(query.getall("without-node", [])),
+        without_cards=tuple(query.getall("without-card", [])),
+        with_nodes=tuple(query.getall("with-node", [])),
+    )
+    return await explainer.fit(pod, what_if)
 
 
 def pod_of_query(query: MultiMapping[str], names: ResourceNames) -> JsonObject:

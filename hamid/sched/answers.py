@@ -2,48 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hamid.sched.placement.explain import card_reasons, cluster_sentence
+from hamid.sched.placement.card_terms import card_terms
+from hamid.sched.placement.explain import card_reasons, card_sentence
+from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from hamid.model.allocation import PodAllocation
     from hamid.model.device import DeviceUsage
     from hamid.model.node import NodeSnapshot
-    from hamid.model.request import PodRequest
+    from hamid.model.request import PodRequest, PolicyName
+    from hamid.sched.outlook import Outlook
     from hamid.sched.placement.capacity import Capacity, Resettled
     from hamid.sched.placement.change import Change
     from hamid.sched.placement.explain import CardReason
-    from hamid.sched.placement.place import Unplaceable
-    from hamid.sched.verdicts import Verdict
+    from hamid.sched.placement.policy import Policies
+    from hamid.sched.verdicts import Scene, Verdict
 
 JsonObject = dict[str, Any]
 
 NODES_SHOWN = 5
 
 
-def pending_answer(
-    request: PodRequest, outcome: Placement | Unplaceable, changes: Iterable[Change]
-) -> JsonObject:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Nodes supposed to be drained or to be there, too, and cards supposed to be lost.
+
+    Attributes:
+        with_nodes: described as `added_nodes` says.
+    """
+
+    without_nodes: tuple[str, ...] = ()
+    without_cards: tuple[str, ...] = ()
+    with_nodes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.without_nodes or self.without_cards or self.with_nodes)
+
+
+def pending_answer(found: Outlook) -> JsonObject:
     """Why the pod waits, by what the nodes are now."""
+    outcome = found.outcome
     if isinstance(outcome, Placement):
-        names = [found.node_name for found in outcome.ranked[:NODES_SHOWN]]
-        count = len(outcome.ranked)
+        names = list(outcome.node_names[:NODES_SHOWN])
+        count = len(outcome.node_names)
         return {
             "fits_now": names,
             "sentence": f"the cards of {count} node{'' if count == 1 else 's'} would do now, "
             f"best {names[0]}; kube-scheduler has yet to try again, or refuses for reasons of its own",
+            "set_aside": found.set_aside_count,
             "reasons": [],
             "changes": [],
         }
     return {
         "fits_now": [],
-        "sentence": cluster_sentence(request, outcome.refusals),
-        "reasons": [_reason(reason) for reason in card_reasons(request, outcome.refusals)],
-        "changes": [_change(change) for change in changes],
+        "sentence": found.sentence,
+        "set_aside": found.set_aside_count,
+        "reasons": [_reason(reason) for reason in card_reasons(found.request, outcome.refusals)],
+        "changes": [_change(change) for change in found.changes],
     }
 
 
@@ -78,6 +99,7 @@ def _change(change: Change) -> JsonObject:
         ],
         "annotations": list(change.annotations),
         "uncordon": list(change.device_uuids),
+        "pod": change.pod_key or None,
     }
 
 
@@ -121,10 +143,19 @@ def _card(usage: DeviceUsage, *, is_chosen: bool) -> JsonObject:
     }
 
 
-def decision_answer(verdict: Verdict | None) -> JsonObject | None:
-    """The last decision: nodes that would have done with their score terms, and refusals."""
+def decision_answer(
+    verdict: Verdict | None, scene: Scene | None, policies: Policies
+) -> JsonObject | None:
+    """The last decision: nodes that would have done with their score terms, and refusals.
+
+    Args:
+        verdict: the decision; None where it is not known.
+        scene: what it was taken on.
+        policies: of the cluster.
+    """
     if verdict is None:
         return None
+    cards = {} if scene is None else _cards_by_node(scene, policies)
     return {
         "decided_at_s": verdict.decided_at_s,
         "node": verdict.node_name,
@@ -135,15 +166,65 @@ def decision_answer(verdict: Verdict | None) -> JsonObject | None:
             {
                 "node": found.node_name,
                 "load_ppm": found.load_ppm,
-                "terms": {
-                    name.value: cost
-                    for name, cost in zip(verdict.node_policies, found.costs, strict=False)
-                },
+                "terms": _terms(dict(zip(verdict.node_policies, found.costs, strict=False))),
+                "cards": cards.get(found.node_name, []),
             }
             for found in verdict.best
         ],
         "refusals": dict(verdict.reasons),
     }
+
+
+def anew_answer(scene: Scene, policies: Policies, *, rank: int, fitting_count: int) -> JsonObject:
+    """What would be decided about a pod that runs, were it to be placed now.
+
+    Args:
+        scene: the best nodes without the pod, the pod's own among them.
+        policies: of the cluster.
+        rank: of the pod's own node, from 1; 0 where it would not do any more.
+        fitting_count: nodes that would do.
+    """
+    wanted = policies.for_request(scene.request)
+    cards = _cards_by_node(scene, policies)
+    return {
+        "rank": rank,
+        "policies": [name.value for name in wanted.node],
+        "fitting_nodes": fitting_count,
+        "best": [
+            {
+                "node": node.node_name,
+                "load_ppm": placed.load_ppm,
+                "terms": _terms(dict(zip(wanted.node, placed.cost, strict=False))),
+                "cards": cards[node.node_name],
+            }
+            for node, placed in scene.considered
+        ],
+    }
+
+
+def _cards_by_node(scene: Scene, policies: Policies) -> dict[str, list[JsonObject]]:
+    measure, request = Fragmentation(scene.typical), scene.request
+    return {
+        node.node_name: [
+            {
+                "container": found.container_name,
+                "uuid": found.usage.device.device_uuid,
+                "index": found.usage.device.device_index,
+                "is_chosen": found.is_chosen,
+                "memory_used_mib": found.usage.memory_used_mib,
+                "core_used_percent": found.usage.core_used_percent,
+                "slots_used": found.usage.slots_used,
+                "terms": _terms(found.costs),
+                "lacking": [card_sentence(request, shortfall) for shortfall in found.lacking],
+            }
+            for found in card_terms(request, node, placed, policies=policies, measure=measure)
+        ]
+        for node, placed in scene.considered
+    }
+
+
+def _terms(costs: Mapping[PolicyName, int]) -> JsonObject:
+    return {name.value: cost for name, cost in costs.items()}
 
 
 def fit_answer(found: Capacity, *, before: int, what_if: JsonObject | None) -> JsonObject:
@@ -157,15 +238,16 @@ def fit_answer(found: Capacity, *, before: int, what_if: JsonObject | None) -> J
 
 
 def what_if_answer(
-    without_nodes: Sequence[str],
-    without_cards: Sequence[str],
+    supposed: WhatIf,
+    added: Sequence[NodeSnapshot],
     evicted: Sequence[PodRequest],
     after: Resettled,
 ) -> JsonObject:
     """What was supposed, and what becomes of the pods that hold what is lost."""
     return {
-        "without_nodes": list(without_nodes),
-        "without_cards": list(without_cards),
+        "without_nodes": list(supposed.without_nodes),
+        "without_cards": list(supposed.without_cards),
+        "with_nodes": [node.node_name for node in added],
         "evicted": len(evicted),
         "resettled": len(evicted) - len(after.homeless),
         "homeless": sorted(request.pod_key for request in after.homeless),

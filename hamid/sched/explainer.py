@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.codec.pod_request import decode_pod_request
 from hamid.errors import RequestError
+from hamid.sched.added_nodes import added_node
 from hamid.sched.answers import (
+    anew_answer,
     decision_answer,
     fit_answer,
     pending_answer,
@@ -22,10 +24,11 @@ from hamid.sched.answers import (
     what_if_answer,
 )
 from hamid.sched.bind import not_leading
+from hamid.sched.outlook import outlook, tenants_of
 from hamid.sched.placement.capacity import capacity, freed, remaining, request_held, resettled
-from hamid.sched.placement.place import Unplaceable, place
-from hamid.sched.placement.smallest_change import smallest_changes
+from hamid.sched.placement.place import Placement, place
 from hamid.sched.placement.typical import Arrivals
+from hamid.sched.verdicts import RUNNERS_UP_KEPT, Scene
 from hamid.web.errors import Refusal
 
 if TYPE_CHECKING:
@@ -35,9 +38,9 @@ if TYPE_CHECKING:
     from hamid.model.allocation import PodAllocation
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import PodRequest
+    from hamid.sched.answers import WhatIf
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
-    from hamid.sched.placement.change import Change
     from hamid.sched.placement.policy import Policies
     from hamid.sched.records import PodRecord
     from hamid.sched.settings import SchedSettings
@@ -52,17 +55,6 @@ class _Holder(NamedTuple):
     allocation: PodAllocation
     request: PodRequest
     is_initialized: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
-    """Nodes supposed to be drained, and cards supposed to be lost."""
-
-    without_nodes: tuple[str, ...] = ()
-    without_cards: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.without_nodes or self.without_cards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,26 +74,39 @@ class Explainer:
         """
         self._admit()
         record = self._pod(namespace, pod_name)
+        policies = self.settings.policies
+        scene = self.verdicts.scene(record.pod_uid)
+        decision = await asyncio.to_thread(
+            decision_answer, self.verdicts.verdict(record.pod_uid), scene, policies
+        )
         answer: JsonObject = {
             "pod": record.pod_key,
             "uid": record.pod_uid,
-            "decision": decision_answer(self.verdicts.verdict(record.pod_uid)),
+            "decision": decision,
             "node_problems": problems_answer(self.cache.node_problems()),
         }
-        kept = self.cache.reservation(record.pod_uid)
-        allocation = record.allocation or (kept.allocation if kept is not None else None)
         if record.problem:
             return answer | {"state": "invalid", "sentence": record.problem}
-        if allocation is not None:
+        holder = self._holder(record)
+        if holder is not None:
             state = "placed" if record.node_name else "reserved"
-            node = self.cache.snapshot(allocation.node_name)
-            return answer | {"state": state} | placed_answer(allocation, node)
+            node = self.cache.snapshot(holder.allocation.node_name)
+            answer |= {"state": state} | placed_answer(holder.allocation, node)
+            if decision is None:
+                nodes = self.cache.snapshots()
+                answer["anew"] = await asyncio.to_thread(_anew, holder, nodes, policies)
+            return answer
         if record.request is None:
             return answer | {"state": "not-ours", "sentence": _NOT_OURS}
         found = await asyncio.to_thread(
-            _pending, record.request, self.cache.snapshots(), self.settings.policies
+            outlook,
+            record.request,
+            self.cache.snapshots(),
+            policies,
+            tenants=tenants_of(self.cache.pod_records()),
+            offered=frozenset() if scene is None else scene.offered,
         )
-        return answer | {"state": "pending"} | found
+        return answer | {"state": "pending"} | pending_answer(found)
 
     def _admit(self) -> None:
         if not self.leadership.may_act():
@@ -123,6 +128,17 @@ class Explainer:
             status=HTTPStatus.NOT_FOUND,
         )
 
+    def _holder(self, record: PodRecord) -> _Holder | None:
+        """What the pod holds, by record or by reservation."""
+        kept = self.cache.reservation(record.pod_uid)
+        allocation = record.allocation or (kept.allocation if kept is not None else None)
+        if allocation is None:
+            return None
+        request = record.request or request_held(
+            allocation, namespace=record.namespace, pod_name=record.pod_name
+        )
+        return _Holder(allocation, request, record.is_initialized)
+
     async def fit(self, pod: JsonObject, what_if: WhatIf) -> JsonObject:
         """How many more pods like this one fit, and where.
 
@@ -132,7 +148,7 @@ class Explainer:
 
         Raises:
             RequestError: the pod asks for what cannot be, or for no card; or what is supposed to
-                be lost is not there.
+                be lost is not there, or what is supposed to be added cannot be understood.
             Refusal: this replica does not lead.
         """
         self._admit()
@@ -145,10 +161,8 @@ class Explainer:
             )
         nodes = self.cache.snapshots()
         self._assert_known(nodes, what_if)
-        leaving = self._leaving(what_if)
-        return await asyncio.to_thread(
-            _fit, request, nodes, what_if, leaving, self.settings.policies
-        )
+        supposed = _Supposed(what_if, self._added(nodes, what_if), self._leaving(what_if))
+        return await asyncio.to_thread(_fit, request, nodes, supposed, self.settings.policies)
 
     def _assert_known(self, nodes: Sequence[NodeSnapshot], what_if: WhatIf) -> None:
         cards = {usage.device.device_uuid for node in nodes for usage in node.usages}
@@ -163,40 +177,65 @@ class Explainer:
                         hint="compare with kubectl get nodes, or with /debug/cache",
                     )
 
+    def _added(self, nodes: Sequence[NodeSnapshot], what_if: WhatIf) -> tuple[NodeSnapshot, ...]:
+        known = [usage.device for node in nodes for usage in node.usages]
+        return tuple(
+            added_node(text, number, emptied=self.cache.emptied, known=known)
+            for number, text in enumerate(what_if.with_nodes, start=1)
+        )
+
     def _leaving(self, what_if: WhatIf) -> list[_Holder]:
-        """The pods that hold what is supposed to be lost, by record or by reservation."""
+        """The pods that hold what is supposed to be lost."""
         found = []
         for record in self.cache.pod_records():
-            kept = self.cache.reservation(record.pod_uid)
-            allocation = record.allocation or (kept.allocation if kept is not None else None)
-            if allocation is None:
+            holder = self._holder(record)
+            if holder is None:
                 continue
+            allocation = holder.allocation
             uuids = {s.device_uuid for c in allocation.containers for s in c.shares}
             if allocation.node_name in what_if.without_nodes or not uuids.isdisjoint(
                 what_if.without_cards
             ):
-                request = record.request or request_held(
-                    allocation, namespace=record.namespace, pod_name=record.pod_name
-                )
-                found.append(_Holder(allocation, request, record.is_initialized))
+                found.append(holder)
         return found
 
 
-def _pending(request: PodRequest, nodes: Sequence[NodeSnapshot], policies: Policies) -> JsonObject:
-    outcome = place(request, nodes, policies=policies)
-    changes: tuple[Change, ...] = ()
-    if isinstance(outcome, Unplaceable):
-        changes = smallest_changes(request, nodes, policies, refusals=outcome.refusals)
-    return pending_answer(request, outcome, changes)
+class _Supposed(NamedTuple):
+    """What is supposed: as asked, the nodes that are there, too, and the pods that must leave."""
+
+    what_if: WhatIf
+    added: Sequence[NodeSnapshot]
+    leaving: Sequence[_Holder]
+
+
+def _anew(holder: _Holder, nodes: Sequence[NodeSnapshot], policies: Policies) -> JsonObject | None:
+    """What would be decided about the pod by what there is now beside it."""
+    own = holder.allocation.node_name
+    by_name = {
+        node.node_name: freed(node, holder.allocation, is_initialized=holder.is_initialized)
+        if node.node_name == own
+        else node
+        for node in nodes
+    }
+    outcome = place(holder.request, by_name.values(), policies=policies)
+    if not isinstance(outcome, Placement):
+        return None
+    rank = next((n for n, name in enumerate(outcome.node_names, start=1) if name == own), 0)
+    considered = list(outcome.ranked[: RUNNERS_UP_KEPT + 1])
+    if rank > len(considered):
+        considered.append(outcome.ranked[rank - 1])
+    scene = Scene(
+        request=holder.request,
+        considered=tuple((by_name[found.node_name], found) for found in considered),
+        typical=Arrivals().typical,
+    )
+    return anew_answer(scene, policies, rank=rank, fitting_count=len(outcome.node_names))
 
 
 def _fit(
-    request: PodRequest,
-    nodes: Sequence[NodeSnapshot],
-    what_if: WhatIf,
-    leaving: Sequence[_Holder],
-    policies: Policies,
+    request: PodRequest, nodes: Sequence[NodeSnapshot], supposed: _Supposed, policies: Policies
 ) -> JsonObject:
+    what_if, leaving = supposed.what_if, supposed.leaving
     now = capacity(request, nodes, policies=policies)
     if not what_if:
         return fit_answer(now, before=now.pod_count, what_if=None)
@@ -214,9 +253,9 @@ def _fit(
         without_cards=what_if.without_cards,
     )
     evicted = [holder.request for holder in leaving]
-    after = resettled(evicted, left, policies=policies, arrivals=Arrivals())
+    after = resettled(evicted, (*left, *supposed.added), policies=policies, arrivals=Arrivals())
     return fit_answer(
         capacity(request, after.nodes, policies=policies),
         before=now.pod_count,
-        what_if=what_if_answer(what_if.without_nodes, what_if.without_cards, evicted, after),
+        what_if=what_if_answer(what_if, supposed.added, evicted, after),
     )

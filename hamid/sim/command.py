@@ -20,14 +20,12 @@ from rich.progress import (
 from rich.table import Table
 
 from hamid.errors import TraceError
-from hamid.model.names import ResourceNames
-from hamid.model.request import DEVICE_POLICIES, NODE_POLICIES, PolicyName, RequestDefaults
+from hamid.model.request import DEVICE_POLICIES, NODE_POLICIES, PolicyName
 from hamid.sched.placement.policy import Policies
 from hamid.sim import openb, own_format
 from hamid.sim.chooser import ProductChooser
 from hamid.sim.plot import Curves, draw
 from hamid.sim.replay import Replay
-from hamid.sim.snapshot import read_snapshot
 from hamid.sim.workload import recorded, resampled
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from hamid.sim.replay import Outcome
+    from hamid.sim.snapshot import Snapshot
     from hamid.sim.workload import Arrival, SimNode
 
 FIRST_SEED: Final = 42
@@ -74,28 +73,26 @@ def plan(
     *,
     nodes: Path | None,
     tasks: Path | None,
-    snapshot: Path | None,
+    snapshot: Snapshot | None,
     policies: Sequence[str],
     load_percent: float | None,
     seed_count: int,
 ) -> Plan:
-    """Read the files.
+    """Read the files, unless a snapshot is given.
 
     Raises:
         TraceError: something cannot be read, or does not go together.
     """
     arrivals: tuple[Arrival, ...]
     if snapshot is not None:
-        found = read_snapshot(
-            _text(snapshot),
-            source=snapshot.name,
-            names=ResourceNames(),
-            defaults=RequestDefaults(),
-        )
-        sim_nodes, arrivals = found.nodes, found.tasks
+        if nodes is not None or tasks is not None:
+            raise TraceError(
+                "a trace and a cluster are given", hint="give --nodes and --tasks, or a cluster"
+            )
+        sim_nodes, arrivals = snapshot.nodes, snapshot.tasks
     elif nodes is None or tasks is None:
         raise TraceError(
-            "there is nothing to replay", hint="give --nodes and --tasks, or --snapshot"
+            "there is nothing to replay", hint="give --nodes and --tasks, or --snapshot, or --live"
         )
     else:
         sim_nodes = _format_of(nodes).read_nodes(_text(nodes).splitlines(), source=nodes.name)
@@ -109,6 +106,16 @@ def plan(
         load_percent=load_percent,
         seed_count=1 if load_percent is None else seed_count,
     )
+
+
+def assert_writable(path: Path | None) -> None:
+    """Find out before the replay whether what it came to can be written there.
+
+    Raises:
+        TraceError: it cannot.
+    """
+    if path is not None and not path.parent.is_dir():
+        raise TraceError(f"there is no folder {path.parent}", hint="make it, or check the path")
 
 
 def run(plan: Plan) -> dict[str, tuple[Outcome, ...]]:

@@ -56,8 +56,6 @@ def assert_drawable(path: Path) -> None:
             f"--plot is {path.name}, which is neither PNG nor SVG",
             hint="let the name end with .png or .svg",
         )
-    if not path.parent.is_dir():
-        raise TraceError(f"--plot: there is no folder {path.parent}", hint="make it, or check it")
     if find_spec(LIBRARY) is None:
         raise TraceError(
             f"--plot needs {LIBRARY}, which is not installed", hint="pip install 'hamid[plot]'"

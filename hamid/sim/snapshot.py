@@ -1,8 +1,7 @@
 """A live cluster as it was at one moment: its nodes, and its pods as tasks.
 
-The file is what `kubectl get nodes,pods --all-namespaces -o json` prints. Pods come again in the
-order of their creation, on nodes that are empty, and stay. Pods that have ended do not come, nor
-those whose request cannot be read; the latter are counted.
+Pods come again in the order of their creation, on nodes that are empty, and stay. Pods that have
+ended do not come, nor those whose request cannot be read; the latter are counted.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from hamid.codec.jsontext import ShapeError, as_list, as_object, loads
 from hamid.codec.node_annotation import decode_node_inventory
 from hamid.codec.pod_host import decode_node_host, decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
@@ -23,6 +21,7 @@ from hamid.sim.workload import SimNode, load_milli
 if TYPE_CHECKING:
     from typing import Self
 
+    from hamid.codec.cluster_copy import ClusterCopy
     from hamid.codec.jsontext import JsonObject
     from hamid.model.names import ResourceNames
     from hamid.model.node import HostAmount
@@ -69,7 +68,7 @@ class PodTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What the file holds."""
+    """What it comes to."""
 
     nodes: tuple[SimNode, ...]
     tasks: tuple[PodTask, ...]
@@ -77,34 +76,24 @@ class Snapshot:
 
 
 def read_snapshot(
-    text: str, *, source: str, names: ResourceNames, defaults: RequestDefaults
+    copy: ClusterCopy, *, names: ResourceNames, defaults: RequestDefaults
 ) -> Snapshot:
-    """Read the list of nodes and pods.
+    """Make nodes and tasks of the cluster's.
 
     Raises:
-        TraceError: it is none.
+        TraceError: a node's registration cannot be read.
     """
-    try:
-        document = as_object(loads(text), what="the file")
-        items = [
-            as_object(item, what="an item") for item in as_list(document.get("items"), what="items")
-        ]
-    except ShapeError as error:
-        raise TraceError(
-            f"{source}: {error}",
-            hint="write it with: kubectl get nodes,pods --all-namespaces -o json",
-        ) from error
     tasks: list[PodTask] = []
     unreadable_count = 0
-    for item in items:
-        if item.get("kind") != "Pod" or (item.get("status") or {}).get("phase") in _ENDED:
+    for pod in copy.pods:
+        if (pod.get("status") or {}).get("phase") in _ENDED:
             continue
         try:
-            tasks.append(_task(item, names, defaults))
+            tasks.append(_task(pod, names, defaults))
         except RequestError:
             unreadable_count += 1
     return Snapshot(
-        nodes=tuple(_node(item) for item in items if item.get("kind") == "Node"),
+        nodes=tuple(_node(node) for node in copy.nodes),
         tasks=tuple(tasks),
         unreadable_count=unreadable_count,
     )

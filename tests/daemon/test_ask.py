@@ -46,7 +46,20 @@ PLACED = {
     "decision": {
         "fitting_nodes": 2,
         "policies": ["binpack"],
-        "best": [{"node": "n", "terms": {"binpack": -5}, "load_ppm": 1_500_000}],
+        "best": [
+            {
+                "node": "n",
+                "terms": {"binpack": -5},
+                "load_ppm": 1_500_000,
+                "cards": [
+                    {"container": "main", "index": 0, "is_chosen": True}
+                    | {"terms": {"binpack": -7}, "lacking": []},
+                    {"container": "main", "index": 1, "is_chosen": False}
+                    | {"terms": {}, "lacking": ["is cordoned", "is unhealthy"]},
+                ],
+            },
+            {"node": "m", "terms": {"binpack": -4}, "load_ppm": 0, "cards": []},
+        ],
     },
 }
 FIT = {
@@ -56,6 +69,7 @@ FIT = {
     "what_if": {
         "without_nodes": ["a"],
         "without_cards": ["c"],
+        "with_nodes": ["+1 (like b)"],
         "evicted": 2,
         "resettled": 1,
         "homeless": ["default/q"],
@@ -141,10 +155,28 @@ def test_a_placed_pod_in_words():
         "  on node n",
         "  - main: 7 MiB, 30 % of u (T4)",
         "    card 0 * 7 of 10 MiB, 30 % of the cores, 1 of 10 slots in use",
-        "Decided among 2 nodes by binpack (the smaller the better):",
+        "Decided among 2 nodes:",
+        "  by binpack (the smaller the better)",
         "  - n: binpack -5; 50.0% full with it",
+        "    main: card 0 * binpack -7",
+        "    main: card 1   is cordoned, is unhealthy",
+        "  - m: binpack -4; 0.0% full with it",
     ]
-    assert "not known any more" in list(explain_lines(PLACED | {"decision": None}))[-1]
+
+
+@pytest.mark.parametrize(
+    ("rank", "said"),
+    [(2, "its node is number 2 of 3 nodes:"), (0, "none of the 3 nodes that fit:")],
+)
+def test_a_pod_whose_decision_is_not_known_is_decided_anew(rank, said):
+    anew = PLACED["decision"] | {"rank": rank, "fitting_nodes": 3}
+
+    lines = list(explain_lines(PLACED | {"decision": None, "anew": anew}))
+
+    assert lines[4].startswith("The decision is not known here. Decided anew")
+    assert lines[4].endswith(said)
+    assert lines[6] == "  - n: binpack -5; 50.0% full with it"
+    assert "not known here" in list(explain_lines(PLACED | {"decision": None}))[-1]
 
 
 def test_capacity_in_words():
@@ -152,7 +184,7 @@ def test_capacity_in_words():
 
     assert lines[:4] == [
         "21 more pods on 21 nodes",
-        "  without a, c; 30 fit now",
+        "  without a, c, and with +1 (like b); 30 fit now",
         "  2 pods would have to leave; 1 would find room elsewhere",
         "  - default/q would not",
     ]

@@ -57,9 +57,10 @@ async def test_a_shape_is_counted_with_and_without_a_node():
     async with asking(*nodes) as get:
         _, now = await get("/fit?gpu=1&gpumem=3000&gpucores=30")
         _, then = await get("/fit?gpu=1&gpumem=3000&gpucores=30&without-node=a")
+        _, more = await get("/fit?gpu=1&gpumem=3000&gpucores=30&with-node=a&with-node=b")
         wrong, said = await get("/fit?gpus=1")
 
-    assert (now["pods"], then["pods"], then["pods_now"]) == (9, 3, 9)
+    assert (now["pods"], then["pods"], then["pods_now"], more["pods"]) == (9, 3, 9, 18)
     assert (wrong, said["message"]) == (400, "'gpus' means nothing here")
 
 

@@ -1,7 +1,8 @@
 import pytest
 
 from hamid.errors import RequestError
-from hamid.sched.explainer import Explainer, WhatIf
+from hamid.sched.answers import WhatIf
+from hamid.sched.explainer import Explainer
 from hamid.sched.leadership import FixedLeadership
 from hamid.web.errors import Refusal
 from tests.builders import container_object, pod_object
@@ -69,6 +70,51 @@ async def test_a_placed_pod_is_told_why_there(world):
     assert [found["node"] for found in answer["decision"]["best"]] == ["a", "b"]
     assert all("fragmentation" in found["terms"] for found in answer["decision"]["best"])
     assert [card["is_chosen"] for card in answer["cards"]] == [True]
+    best, second = answer["decision"]["best"]
+    assert best["cards"][0]["terms"] == best["terms"]
+    assert [best["cards"][0]["is_chosen"], second["cards"][0]["is_chosen"]] == [True, True]
+    assert "anew" not in answer
+
+
+async def test_a_placed_pod_whose_decision_is_not_known_is_decided_anew(world):
+    world.cache.take_quotas([])
+    world.cache.take_nodes([registered("a"), registered("b"), registered("c", ())])
+    world.cache.take_pods(
+        [
+            bound(make_share("card-0", memory_mib=9_000), uid="u", node_name="a"),
+            bound(make_share("card-0", memory_mib=39_000), uid="v", node_name="b"),
+        ]
+    )
+
+    answer = await explained(world, "pod-u")
+
+    assert answer["decision"] is None
+    assert (answer["anew"]["rank"], answer["anew"]["fitting_nodes"]) == (1, 1)
+    (found,) = answer["anew"]["best"]
+    assert (found["node"], found["cards"][0]["is_chosen"]) == ("a", True)
+
+
+async def test_a_waiting_pod_is_told_whose_departure_would_help(world):
+    world.cache.take_quotas([])
+    world.cache.take_nodes([registered()])
+    held = bound(make_share("card-0", memory_mib=30_000), uid="old")
+    world.cache.take_pods([held, waiting(uid="new", name="big", mib=30_000)])
+
+    changes = {change["kind"]: change for change in (await explained(world, "big"))["changes"]}
+
+    assert changes["departure"]["pod"] == "default/pod-old"
+    assert changes["departure"]["text"] == "delete pod default/pod-old (priority 0)"
+
+
+async def test_nodes_that_kube_scheduler_did_not_offer_are_not_judged(world):
+    (call,) = await world.create(registered("a"), registered("b"), waiting(name="big", mib=50_000))
+    await world.filter(call, "a")
+
+    answer = await explained(world, "big")
+
+    assert answer["set_aside"] == 1
+    assert answer["reasons"][0]["nodes"] == 1
+    assert answer["sentence"].endswith("kube-scheduler did not offer 1 node")
 
 
 async def test_pods_that_are_not_ours_or_not_right_are_told_so(world):
@@ -112,6 +158,7 @@ async def test_more_pods_are_counted_by_node(world):
 
 
 async def test_the_pods_of_a_drained_node_take_room_elsewhere(world):
+    world.cache.take_quotas([])
     world.cache.take_nodes([registered("a", make_devices(2)), registered("b", make_devices(1))])
     world.cache.take_pods(
         bound(make_share(f"card-{n}", memory_mib=30_000), uid=f"u{n}", node_name="a")
@@ -126,6 +173,7 @@ async def test_the_pods_of_a_drained_node_take_room_elsewhere(world):
 
 
 async def test_a_lost_card_is_counted_out_and_its_pods_move(world):
+    world.cache.take_quotas([])
     world.cache.take_nodes([registered("a", make_devices(2))])
     world.cache.take_pods([bound(make_share("card-1", memory_mib=30_000), node_name="a")])
 
@@ -133,6 +181,19 @@ async def test_a_lost_card_is_counted_out_and_its_pods_move(world):
 
     assert (answer["pods_now"], answer["pods"]) == (5, 1)
     assert answer["what_if"]["resettled"] == 1
+
+
+async def test_a_node_that_is_supposed_takes_pods_and_those_of_drained_ones(world):
+    world.cache.take_quotas([])
+    world.cache.take_nodes([registered("a", make_devices(2))])
+    world.cache.take_pods([bound(make_share("card-1", memory_mib=30_000), node_name="a")])
+    what_if = WhatIf(without_nodes=("a",), with_nodes=("a",))
+
+    answer = await explainer_of(world).fit(shape(10_000), what_if)
+
+    assert (answer["pods_now"], answer["pods"]) == (5, 5)
+    assert answer["nodes"][0]["node"] == answer["what_if"]["with_nodes"][0] == "+1 (like a)"
+    assert answer["what_if"]["homeless"] == []
 
 
 async def test_what_cannot_be_meant_is_refused(world):

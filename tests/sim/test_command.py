@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from hamid.cli import main
 from tests.sched.builders import make_devices
-from tests.sched.objects import bound, registered
+from tests.sched.objects import bound, registered, waiting
 
 NODES = "\n".join(json.dumps({"name": f"n-{n}", "cards": 2, "cardmem": "16Gi"}) for n in range(3))
 TASKS = "\n".join(
@@ -74,6 +74,28 @@ def test_a_snapshot_is_replayed(tmp_path):
     done = CliRunner().invoke(main, ["sim", "--snapshot", str(path)])
 
     assert done.exit_code == 0, done.output
+    piped = CliRunner().invoke(main, ["sim", "--snapshot", "-"], input=path.read_text())
+    assert piped.stdout == done.stdout
+
+
+def test_pods_of_a_snapshot_that_cannot_be_read_are_counted(tmp_path):
+    path = tmp_path / "cluster.json"
+    wrong = waiting(name="wrong", mib=0)
+    path.write_text(json.dumps({"items": [registered(), {**wrong, "kind": "Pod"}]}))
+
+    done = CliRunner().invoke(main, ["sim", "--snapshot", str(path)])
+
+    assert done.exit_code == 0, done.output
+    assert "1 pods cannot be read" in done.stderr
+
+
+def test_a_trace_and_a_cluster_are_not_replayed_at_once(files):
+    (files / "cluster.json").write_text(json.dumps({"items": [registered()]}))
+
+    done = sim(files, "--snapshot", files / "cluster.json")
+
+    assert done.exit_code == 2
+    assert "a trace and a cluster are given" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -82,6 +104,7 @@ def test_a_snapshot_is_replayed(tmp_path):
         (["--policy", "best"], "policy 'best' is unknown"),
         (["--policy", "mutex"], "policy 'mutex' is unknown"),
         (["--nodes", "/nowhere.jsonl"], "/nowhere.jsonl cannot be read"),
+        (["--json", "/nowhere/out.json"], "there is no folder /nowhere"),
     ],
 )
 def test_bad_input_is_2_and_says_what_is_wrong(files, args, said):

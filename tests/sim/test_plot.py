@@ -66,7 +66,6 @@ def test_nothing_to_draw_is_still_a_picture(tmp_path):
     [
         ("curves.pdf", "neither PNG nor SVG"),
         ("curves", "neither PNG nor SVG"),
-        ("nowhere/curves.svg", "no folder"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_before_the_replay(tmp_path, name, said):

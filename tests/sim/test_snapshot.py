@@ -1,9 +1,8 @@
-import json
-
 import pytest
 
+from hamid.codec.cluster_copy import ClusterCopy
 from hamid.errors import TraceError
-from hamid.model.names import ResourceNames
+from hamid.model.names import NODE_REGISTER, ResourceNames
 from hamid.model.request import RequestDefaults
 from hamid.sim.snapshot import read_snapshot
 from tests.builders import container_object, pod_object
@@ -12,10 +11,10 @@ from tests.sched.objects import bound, registered
 
 
 def snapshot_of(*items):
-    text = json.dumps({"kind": "List", "items": items})
-    return read_snapshot(
-        text, source="cluster.json", names=ResourceNames(), defaults=RequestDefaults()
-    )
+    nodes = tuple(item for item in items if item["kind"] == "Node")
+    pods = tuple(item for item in items if item["kind"] == "Pod")
+    copy = ClusterCopy(nodes=nodes, pods=pods)
+    return read_snapshot(copy, names=ResourceNames(), defaults=RequestDefaults())
 
 
 def created(pod, at):
@@ -59,9 +58,9 @@ def test_pods_without_cards_take_from_hosts():
     assert (task.core_milli, task.host.cpu_milli, task.request("x").requests) == (0, 2_000, ())
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"items": [1]}'])
-def test_what_is_no_list_of_objects_is_refused(text):
-    with pytest.raises(TraceError, match=r"cluster\.json"):
-        read_snapshot(
-            text, source="cluster.json", names=ResourceNames(), defaults=RequestDefaults()
-        )
+def test_a_registration_that_cannot_be_read_is_refused():
+    node = registered("node-a")
+    node["metadata"]["annotations"] = {NODE_REGISTER: "nonsense"}
+
+    with pytest.raises(TraceError, match="node-a"):
+        snapshot_of(node)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hamid.sched.placement.refusal import Kind, gap
+from hamid.sched.placement.refusal import Kind, gap, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -176,6 +176,11 @@ def _card_reason(kind: Kind, reason: _Reason, request: PodRequest) -> CardReason
     )
 
 
+def card_sentence(request: PodRequest, shortfall: Shortfall) -> str:
+    """What is said of one card alone: `lacks memory (need 3000 MiB, free 1200 MiB)`."""
+    return _phrase(kind_of(shortfall), shortfall, request, is_one=True, is_alone=True)
+
+
 _UNITS: Final = {
     Kind.MEMORY: "MiB",
     Kind.SIZE: "MiB",
@@ -193,9 +198,9 @@ def _sentence(request: PodRequest, refusals: Iterable[Refusal]) -> str:
 
 
 _PHRASES: Final = {
-    Kind.MEMORY: "{lack} memory (need {need} MiB, most free {free} MiB)",
-    Kind.SIZE: "{are} too small (need {need} MiB, largest has {capacity} MiB)",
-    Kind.CORES: "{lack} cores (need {need} %, most free {free} %)",
+    Kind.MEMORY: "{lack} memory (need {need} MiB, {most}free {free} MiB)",
+    Kind.SIZE: "{are} too small (need {need} MiB, {largest}has {capacity} MiB)",
+    Kind.CORES: "{lack} cores (need {need} %, {most}free {free} %)",
     Kind.CORES_PROMISED: "{have} all cores promised",
     Kind.SLOTS: "{have} no free slot ({used} of {capacity} taken)",
     Kind.IN_USE: "{are} in use (a whole card is asked)",
@@ -210,7 +215,9 @@ _PHRASES: Final = {
 }
 
 
-def _phrase(kind: Kind, nearest: Shortfall, request: PodRequest, *, is_one: bool) -> str:
+def _phrase(
+    kind: Kind, nearest: Shortfall, request: PodRequest, *, is_one: bool, is_alone: bool = False
+) -> str:
     """What is said of the cards: `lack memory (need 3000 MiB, most free 1200 MiB)`."""
     lack, are, have = ("lacks", "is", "has") if is_one else ("lack", "are", "have")
     selection = request.selection
@@ -218,6 +225,8 @@ def _phrase(kind: Kind, nearest: Shortfall, request: PodRequest, *, is_one: bool
         lack=lack,
         are=are,
         have=have,
+        most="" if is_alone else "most ",
+        largest="" if is_alone else "largest ",
         need=nearest.requested,
         used=nearest.used,
         free=max(nearest.capacity - nearest.used, 0),

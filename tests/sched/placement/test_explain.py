@@ -5,6 +5,7 @@ from hamid.model.quantities import MemoryMib
 from hamid.model.request import DeviceSelection
 from hamid.sched.placement.explain import (
     card_reasons,
+    card_sentence,
     cluster_sentence,
     node_sentence,
     node_sentences,
@@ -204,3 +205,11 @@ def test_reasons_have_cards_nodes_amounts_and_units():
         0,
         "",
     )
+
+
+def test_of_one_card_alone_it_is_not_said_that_it_is_the_best_of_several():
+    request = asking(50_000, core_percent=60)
+    (node,) = [refusal_of(request, card(0, core_used_percent=70, slots_used=1))]
+    said = [card_sentence(request, s) for s in node.shortfalls if s.device_uuid]
+
+    assert said == ["is too small (need 50000 MiB, has 40000 MiB)", "lacks cores (need 60 %, free 30 %)"]

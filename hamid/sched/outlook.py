@@ -1,0 +1,112 @@
+"""Why a pod waits and what would make it fit, by what the cluster is now.
+
+Judged are the nodes that kube-scheduler let us choose among when it last asked about the pod: what
+it has against the others (taints, selectors, volumes, processors) no change of cards would heal.
+Where it has not asked yet, as in a copy of a cluster, at least those are set aside whose processors
+or main memory do not suffice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hamid.sched.placement.departure import Tenant, departure
+from hamid.sched.placement.explain import cluster_sentence
+from hamid.sched.placement.place import Unplaceable, place
+from hamid.sched.placement.smallest_change import smallest_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hamid.model.node import NodeSnapshot
+    from hamid.model.request import PodRequest
+    from hamid.sched.placement.change import Change
+    from hamid.sched.placement.place import Placement
+    from hamid.sched.placement.policy import Policies
+    from hamid.sched.records import PodRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What was found.
+
+    Attributes:
+        changes: any one of them would make the pod fit; none where it fits.
+        set_aside_count: nodes that were not judged.
+        is_offered: whether kube-scheduler has set them aside.
+    """
+
+    request: PodRequest
+    outcome: Placement | Unplaceable
+    changes: tuple[Change, ...] = ()
+    set_aside_count: int = 0
+    is_offered: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """Why the pod waits; empty where it fits."""
+        if not isinstance(self.outcome, Unplaceable):
+            return ""
+        sentence = cluster_sentence(self.request, self.outcome.refusals)
+        count = self.set_aside_count
+        if not count:
+            return sentence
+        nodes = f"{count} node{'' if count == 1 else 's'}"
+        why = (
+            f"kube-scheduler did not offer {nodes}"
+            if self.is_offered
+            else f"{nodes} without the processors or the main memory"
+        )
+        return f"{sentence}; {why}"
+
+
+def outlook(
+    request: PodRequest,
+    nodes: Sequence[NodeSnapshot],
+    policies: Policies,
+    *,
+    tenants: Iterable[Tenant] = (),
+    offered: frozenset[str] = frozenset(),
+) -> Outlook:
+    """Judge the pod.
+
+    Args:
+        request: of a pod that waits.
+        nodes: all there are.
+        policies: of the cluster.
+        tenants: who holds cards.
+        offered: the nodes that kube-scheduler let us choose among; empty where it has not asked.
+    """
+    if offered:
+        judged = [node for node in nodes if node.node_name in offered]
+    else:
+        judged = [n for n in nodes if n.host_free is None or n.host_free.covers(request.host)]
+    outcome = place(request, judged, policies=policies)
+    changes: tuple[Change, ...] = ()
+    if isinstance(outcome, Unplaceable):
+        changes = smallest_changes(request, judged, policies, refusals=outcome.refusals)
+        going = departure(request, judged, tenants, policies)
+        changes += () if going is None else (going,)
+    return Outlook(
+        request=request,
+        outcome=outcome,
+        changes=changes,
+        set_aside_count=len(nodes) - len(judged),
+        is_offered=bool(offered),
+    )
+
+
+def tenants_of(records: Iterable[PodRecord]) -> tuple[Tenant, ...]:
+    """The pods that hold cards."""
+    return tuple(
+        Tenant(
+            pod_key=record.pod_key,
+            allocation=record.allocation,
+            is_initialized=record.is_initialized,
+            priority=record.priority,
+            created_at=record.created_at,
+        )
+        for record in records
+        if record.allocation is not None
+    )

@@ -1,0 +1,70 @@
+from hamid.model.node import HostAmount
+from hamid.model.quantities import MemoryMib
+from hamid.sched.outlook import outlook, tenants_of
+from hamid.sched.placement.change import ChangeKind
+from hamid.sched.placement.departure import Tenant
+from hamid.sched.placement.place import Placement, with_allocation
+from hamid.sched.placement.policy import Policies
+from hamid.sched.records import PodRecord
+from tests.sched.builders import (
+    make_allocation,
+    make_container,
+    make_node,
+    make_request,
+    make_share,
+)
+
+
+def asking(mib, **overrides):
+    return make_request(make_container(memory=MemoryMib(mib=mib)), uid="new", **overrides)
+
+
+def test_a_pod_that_fits_has_nothing_to_change():
+    found = outlook(asking(1), [make_node()], Policies())
+
+    assert isinstance(found.outcome, Placement)
+    assert (found.changes, found.sentence) == ((), "")
+
+
+def test_what_lacks_and_all_that_would_help_is_told():
+    held = make_allocation(make_share(memory_mib=30_000), uid="old")
+    node = with_allocation(make_node(), held)
+    tenant = Tenant(pod_key="default/old", allocation=held)
+
+    found = outlook(asking(20_000), [node], Policies(), tenants=[tenant])
+
+    assert found.sentence.startswith("no card of 1 fits: 1 lacks memory")
+    assert [change.kind for change in found.changes] == [ChangeKind.MEMORY, ChangeKind.DEPARTURE]
+
+
+def test_only_nodes_that_were_offered_are_judged():
+    nodes = [make_node("a"), make_node("b"), make_node("c", devices=())]
+
+    found = outlook(asking(50_000), nodes, Policies(), offered=frozenset({"a"}))
+
+    assert found.sentence.startswith("no card of 1 fits: 1 is too small")
+    assert found.sentence.endswith("; kube-scheduler did not offer 2 nodes")
+
+
+def test_where_none_was_offered_those_without_processors_are_set_aside():
+    poor = make_node("poor", host_free=HostAmount(cpu_milli=100, memory_mib=9_999))
+    request = asking(50_000, host=HostAmount(cpu_milli=200))
+
+    found = outlook(request, [poor, make_node("rich")], Policies())
+
+    assert found.set_aside_count == 1
+    assert found.sentence.endswith("; 1 node without the processors or the main memory")
+
+
+def test_tenants_are_the_pods_that_hold_cards():
+    held = make_allocation()
+    record = {"namespace": "team", "pod_uid": "u", "node_name": "node-a"}
+    holding = PodRecord(
+        **record, pod_name="p", allocation=held, priority=7, created_at="2026", is_initialized=True
+    )
+
+    assert tenants_of([holding, PodRecord(**record, pod_name="q")]) == (
+        Tenant(
+            pod_key="team/p", allocation=held, priority=7, created_at="2026", is_initialized=True
+        ),
+    )
