@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, assert_never
 
-from hamid.model.quantities import MemoryMib
+from hamid.model.quantities import MemoryMib, resolve_memory_mib
 from hamid.model.request import ContainerKind
 
 if TYPE_CHECKING:
@@ -113,7 +113,14 @@ def least_charge(request: PodRequest) -> Charge:
 
     It is what it will be charged, unless it asks for a percentage: that is at least 1 MiB.
     """
-    return _total((asking.kind, _least(asking)) for asking in request.requests)
+    return charge_on(request, device_memory_mib=0)
+
+
+def charge_on(request: PodRequest, *, device_memory_mib: int) -> Charge:
+    """What the pod would be charged for devices with so much memory."""
+    return _total(
+        (asking.kind, _charge_on(asking, device_memory_mib)) for asking in request.requests
+    )
 
 
 def is_charge_fixed(request: PodRequest) -> bool:
@@ -121,8 +128,8 @@ def is_charge_fixed(request: PodRequest) -> bool:
     return all(isinstance(asking.memory, MemoryMib) for asking in request.requests)
 
 
-def _least(asking: ContainerRequest) -> Charge:
-    per_card_mib = asking.memory.mib if isinstance(asking.memory, MemoryMib) else 1
+def _charge_on(asking: ContainerRequest, device_memory_mib: int) -> Charge:
+    per_card_mib = resolve_memory_mib(asking.memory, device_memory_mib=device_memory_mib)
     return Charge(
         cards=asking.device_count,
         memory_mib=asking.device_count * per_card_mib,

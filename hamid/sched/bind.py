@@ -25,7 +25,8 @@ from hamid.errors import HamidError
 from hamid.kube.errors import ApiError, Conflict, Unavailable
 from hamid.model import names as wire
 from hamid.sched.placement.explain import node_sentence
-from hamid.sched.placement.place import NodePlacement, place_on_node
+from hamid.sched.placement.place import NodePlacement
+from hamid.sched.placement.within import place_within
 from hamid.web.errors import Refusal
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from hamid.codec.extender import BindingArgs
     from hamid.kube.port import KubePort
     from hamid.model.allocation import PodAllocation
+    from hamid.model.quota import Payer
     from hamid.model.request import PodRequest
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
@@ -130,8 +132,8 @@ class Binder:
             await self._send(args, {})
             return
         # No await from here until the reservation says that the bind was sent.
-        allocation = self._decide(record.request, args.node_name)
-        self.cache.assume_sent(allocation)
+        allocation = self._decide(record.request, record.payer, args.node_name)
+        self.cache.assume_sent(allocation, record.payer)
         await self._send_allocation(args, record.request, allocation)
         log.info(
             "pod bound",
@@ -141,7 +143,7 @@ class Binder:
             device_uuids=sorted({s.device_uuid for c in allocation.containers for s in c.shares}),
         )
 
-    def _decide(self, request: PodRequest, node_name: str) -> PodAllocation:
+    def _decide(self, request: PodRequest, payer: Payer | None, node_name: str) -> PodAllocation:
         """What was reserved on this node, if it still holds good, or else what there is now."""
         kept = self.cache.reservation(request.pod_uid)
         if kept is not None and kept.allocation.node_name == node_name:
@@ -158,7 +160,9 @@ class Binder:
             raise BindRefused(
                 f"node {node_name} is not known", hint="it was deleted; the pod is tried again"
             )
-        outcome = place_on_node(request, node, policies=self.settings.policies)
+        outcome = place_within(
+            request, node, bounds=self.cache.bounds(payer), policies=self.settings.policies
+        )
         if not isinstance(outcome, NodePlacement):
             raise BindRefused(
                 f"pod {request.pod_key} does not fit on {node_name} any more: "

@@ -38,6 +38,7 @@ from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.score import rank_scores
 from hamid.sched.placement.typical import shapes_held
+from hamid.sched.placement.within import quota_refusal, within
 from hamid.sched.refused import Refused
 from hamid.sched.verdicts import RUNNERS_UP_KEPT, NodeLoad, Scene, Verdict, Verdicts, counted
 from hamid.web.errors import Refusal
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from hamid.codec.extender import FilterArgs
+    from hamid.model.quota import Bound, Payer
     from hamid.model.request import PodRequest
     from hamid.sched.bind import Binder
     from hamid.sched.cache import ClusterCache
@@ -184,19 +186,21 @@ class Extender:
         if record.request is None:
             self._metrics.decisions.labels("not-ours").inc()
             return FilterResult(node_names=names)
-        return self._decide(record.request, names)
+        return self._decide(record.request, record.payer, names)
 
     def _failed(self, error: str) -> FilterResult:
         self._metrics.decisions.labels("failed").inc()
         return FilterResult(error=error)
 
-    def _decide(self, request: PodRequest, names: tuple[str, ...]) -> FilterResult:
+    def _decide(
+        self, request: PodRequest, payer: Payer | None, names: tuple[str, ...]
+    ) -> FilterResult:
         """Without any await: whoever comes next sees what was reserved here."""
         kept = self._cache.reservation(request.pod_uid)
         if kept is not None and kept.is_in_doubt:
             return self._offer_again(kept.allocation.node_name, names)
         serial = self._cache.freed.serial
-        outcome, nodes = self._reserve(request, names)
+        outcome, nodes = self._reserve(request, payer, names)
         sentences = self._sentences(request, outcome)
         self._explain(request, outcome, sentences, nodes)
         if isinstance(outcome, Unplaceable):
@@ -224,7 +228,7 @@ class Extender:
         return FilterResult(node_names=(node_name,), failed=others)
 
     def _reserve(
-        self, request: PodRequest, names: Iterable[str]
+        self, request: PodRequest, payer: Payer | None, names: Iterable[str]
     ) -> tuple[Placement | Unplaceable, Mapping[str, NodeSnapshot]]:
         """Place the pod on one of the nodes and keep the room, instead of what was kept.
 
@@ -233,11 +237,25 @@ class Extender:
         self._cache.forget(request.pod_uid)
         self._learn(request)
         nodes = {node.node_name: node for node in self._snapshots(names)}
-        outcome = self._placer.place(request, nodes.values())
+        outcome = self._place(request, self._cache.bounds(payer), nodes)
         if isinstance(outcome, Placement):
-            self._cache.assume(outcome.best.allocation(request.pod_uid))
+            self._cache.assume(outcome.best.allocation(request.pod_uid), payer)
             self._keep_ranking(request.pod_uid, outcome.node_names)
         return outcome, nodes
+
+    def _place(
+        self, request: PodRequest, bounds: Sequence[Bound], nodes: Mapping[str, NodeSnapshot]
+    ) -> Placement | Unplaceable:
+        if (refusal := quota_refusal(request, bounds)) is not None:
+            return Unplaceable(refusals=dict.fromkeys(nodes, refusal))
+        return within(
+            request,
+            self._placer.place(request, nodes.values()),
+            bounds=bounds,
+            nodes=nodes,
+            policies=self._settings.policies,
+            typical=self._placer.arrivals.typical,
+        )
 
     def _learn(self, request: PodRequest) -> None:
         """Count the pod among those that usually come; at first, all that are there already."""
@@ -311,7 +329,7 @@ class Extender:
             return {}
         kept = self._cache.reservation(args.pod_uid)
         if kept is None or (kept.allocation.node_name not in names and not kept.is_in_doubt):
-            self._reserve(record.request, names)
+            self._reserve(record.request, record.payer, names)
         ranking = self._rankings.get(args.pod_uid, ())
         offered = frozenset(names)
         ranked = [name for name in ranking if name in offered]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.refusal import Kind, gap, kind_of
 
 if TYPE_CHECKING:
@@ -94,7 +95,11 @@ def node_sentences(request: PodRequest, refusals: Mapping[str, Refusal]) -> Mapp
     """Why each node refuses; nodes with the same kinds of reason share one sentence."""
     tallies: dict[object, _Tally] = {}
     key_by_node: dict[str, object] = {}
+    over_quota: dict[str, str] = {}
     for node_name, refusal in refusals.items():
+        if isinstance(refusal, QuotaRefusal):
+            over_quota[node_name] = refusal.sentence
+            continue
         key = (refusal.needed_count, tuple(refusal.counts))
         key_by_node[node_name] = key
         tally = tallies.get(key)
@@ -102,11 +107,13 @@ def node_sentences(request: PodRequest, refusals: Mapping[str, Refusal]) -> Mapp
             tally = tallies[key] = _Tally(request)
         tally.add(refusal)
     sentences = {key: tally.sentence() for key, tally in tallies.items()}
-    return {node_name: sentences[key] for node_name, key in key_by_node.items()}
+    return {node_name: sentences[key] for node_name, key in key_by_node.items()} | over_quota
 
 
 def node_sentence(request: PodRequest, refusal: Refusal) -> str:
     """Why this one node refuses."""
+    if isinstance(refusal, QuotaRefusal):
+        return refusal.sentence
     return _sentence(request, (refusal,))
 
 
@@ -114,6 +121,11 @@ def cluster_sentence(request: PodRequest, refusals: Mapping[str, Refusal]) -> st
     """Why no node takes the pod: per reason, how many cards on how many nodes, and by how much."""
     if not refusals:
         return "no node was offered"
+    over_quota = [found for found in refusals.values() if isinstance(found, QuotaRefusal)]
+    if over_quota:
+        others = {n: f for n, f in refusals.items() if not isinstance(f, QuotaRefusal)}
+        sentence = over_quota[0].sentence
+        return f"{sentence}. Besides, {cluster_sentence(request, others)}" if others else sentence
     registered = [refusal for refusal in refusals.values() if refusal.is_registered]
     silent_count = len(refusals) - len(registered)
     if not registered:

@@ -140,18 +140,34 @@ def place_on_node(
     *,
     policies: Policies,
     measure: Fragmentation | None = None,
+    most_memory_mib: int | None = None,
 ) -> NodePlacement | Refusal:
-    """Return what the pod would get on the node, or all that stands against it; see `place`."""
+    """Return what the pod would get on the node, or all that stands against it; see `place`.
+
+    Args:
+        request: asks for at least one device.
+        node: as it is now.
+        policies: of the cluster; those of the pod count before them.
+        measure: for the policy `fragmentation`; see `place`.
+        most_memory_mib: what the pod may be charged at most (see `hamid.model.quota`).
+    """
     if not node.usages:
         return Refusal((Shortfall(resource=Resource.REGISTRATION),))
     measure = measure or Fragmentation(Arrivals().typical)
     node = in_order(node)
     wanted = policies.for_request(request)
-    if wanted == BY_FRAGMENTATION and (ask := lone_ask(request)) is not None:
+    is_choice = wanted == BY_FRAGMENTATION and most_memory_mib is None
+    if is_choice and (ask := lone_ask(request)) is not None:
         choice = measure.choose(measure.view(node), measure.number(ask), request.host)
         if choice is not None:
             return chosen_placement(request, node, choice)
-    search = Search(request=request, node=node, policies=wanted.device, measure=measure)
+    search = Search(
+        request=request,
+        node=node,
+        policies=wanted.device,
+        measure=measure,
+        most_memory_mib=most_memory_mib,
+    )
     shares = search.run()
     if shares is None:
         return search.refusal

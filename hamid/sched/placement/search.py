@@ -3,6 +3,10 @@
 Devices are tried in the order that the policies give. Most policies speak of single devices; two
 speak of sets, `numa` and `topology-aware`: where one of them counts, all sets of the best `MAX_POOL`
 devices are ordered. The cost of a set is the sum over its devices, policy by policy.
+
+Where the memory that the pod may be charged is bounded (by a quota), what a percentage comes to
+depends on the device: devices with less of it are tried first, and the policies decide among
+equals.
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hamid.model.allocation import ContainerAllocation, PodAllocation
 from hamid.model.device import WHOLE_DEVICE_PERCENT
+from hamid.model.quota import charge
 from hamid.model.request import ContainerKind, PolicyName
 from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.fit import share_on, shortfalls
@@ -130,11 +136,13 @@ class Search:
         node: NodeSnapshot,
         policies: tuple[PolicyName, ...],
         measure: Fragmentation,
+        most_memory_mib: int | None = None,
     ) -> None:
         self._request = request
         self._node = node
         self._policies = policies
         self._measure = measure
+        self._most_memory_mib = most_memory_mib
         self._tries_left = MAX_TRIES
         self._refused_at = -1
         self.refusal = Refusal(())
@@ -142,21 +150,38 @@ class Search:
     def run(self) -> list[tuple[DeviceShare, ...]] | None:
         """The shares of each container, or None; then `refusal` says why."""
         usages = self._node.usages
-        return self._descend(0, _Views(init=usages, app=usages))
+        return self._descend((), _Views(init=usages, app=usages))
 
-    def _descend(self, depth: int, views: _Views) -> list[tuple[DeviceShare, ...]] | None:
+    def _descend(
+        self, chosen: tuple[tuple[DeviceShare, ...], ...], views: _Views
+    ) -> list[tuple[DeviceShare, ...]] | None:
+        depth = len(chosen)
         if depth == len(self._request.requests):
-            return []
+            return list(chosen) if self._is_within(chosen) else None
         container = self._request.requests[depth]
         candidates = self._candidates(depth, views)
         for shares in self._sets(depth, candidates):
             if self._tries_left <= 0:
                 return None
             self._tries_left -= 1
-            rest = self._descend(depth + 1, views.with_shares(container.kind, shares))
-            if rest is not None:
-                return [shares, *rest]
+            found = self._descend((*chosen, shares), views.with_shares(container.kind, shares))
+            if found is not None:
+                return found
         return None
+
+    def _is_within(self, chosen: tuple[tuple[DeviceShare, ...], ...]) -> bool:
+        if self._most_memory_mib is None:
+            return True
+        containers = tuple(
+            ContainerAllocation(
+                container_name=asking.container_name, kind=asking.kind, shares=shares
+            )
+            for asking, shares in zip(self._request.requests, chosen, strict=True)
+        )
+        allocation = PodAllocation(
+            pod_uid=self._request.pod_uid, node_name=self._node.node_name, containers=containers
+        )
+        return charge(allocation).memory_mib <= self._most_memory_mib
 
     def _sets(self, depth: int, candidates: list[_Candidate]) -> Iterable[tuple[DeviceShare, ...]]:
         """The sets of devices that would do for the container, best first."""
@@ -186,7 +211,7 @@ class Search:
 
     def _set_cost(self, found: Sequence[_Candidate]) -> tuple[int, ...]:
         positions = tuple(sorted(c.position for c in found))
-        costs = [sum(c.is_new for c in found)]
+        costs = [sum(self._weight(c) for c in found), sum(c.is_new for c in found)]
         for place, name in enumerate(self._policies):
             if name is PolicyName.NUMA:
                 costs.append(numa_count(self._node, positions))
@@ -223,8 +248,12 @@ class Search:
         if len(fitting) < container.device_count:
             unfit_count = len(self._node.usages) - len(fitting)
             self._refuse(depth, container, unfit_count, lacking)
-        fitting.sort(key=lambda candidate: candidate[:3])
+        fitting.sort(key=lambda candidate: (self._weight(candidate), *candidate[:3]))
         return fitting
+
+    def _weight(self, candidate: _Candidate) -> int:
+        """What must be spared before any policy counts."""
+        return candidate.share.memory_mib if self._most_memory_mib is not None else 0
 
     def _shortfalls(self, usage: DeviceUsage, share: DeviceShare) -> tuple[Shortfall, ...]:
         device = usage.device

@@ -3,7 +3,7 @@
 import pytest
 
 from hamid.model.device import DeviceUsage
-from hamid.model.quantities import MemoryMib
+from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import DeviceSelection, LoadWeights, PolicyName
 from hamid.sched.placement.explain import node_sentence
 from hamid.sched.placement.place import NodePlacement, place, place_on_node
@@ -158,3 +158,26 @@ def test_weights_say_what_makes_a_card_full(weights, chosen_card):
     request = make_request(container, load_weights=weights)
 
     assert chosen(request, slots, memory) == [chosen_card]
+
+
+def test_within_a_bound_of_memory_the_smaller_devices_come_first():
+    devices = (
+        make_device("large", memory_mib=24_000),
+        make_device("small", device_index=1, memory_mib=16_000),
+    )
+    request = make_request(make_container(memory=MemoryPercent(percent=50)))
+
+    def found(most_memory_mib):
+        outcome = place_on_node(
+            request,
+            make_node(devices=devices),
+            policies=Policies(node=(BINPACK,), device=(SPREAD,)),
+            most_memory_mib=most_memory_mib,
+        )
+        if isinstance(outcome, Refusal):
+            return None
+        return outcome.containers[0].shares[0].device_uuid
+
+    assert found(None) == "large"
+    assert found(12_000) == "small"
+    assert found(7_999) is None
