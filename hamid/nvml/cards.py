@@ -11,7 +11,7 @@ import structlog
 
 from hamid.model.device import DeviceUuid
 from hamid.nvml.binding import fault_of, if_supported, nvml, raise_if_driver_wide
-from hamid.nvml.port import DeviceSample, MigInstance, NvmlDevice, ProcessMemory
+from hamid.nvml.port import DeviceSample, MigInstance, NvmlDevice, ProcessLoad, ProcessMemory
 from hamid.nvml.topology import Links, bus_id_of, pair_score
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Cards:
     devices: dict[DeviceUuid, NvmlDevice] = field(default_factory=dict)
     handles: dict[DeviceUuid, Any] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
+    loads_until_us: dict[DeviceUuid, int] = field(default_factory=dict)
+    """Up to when processes' loads were told, by the driver's clock."""
 
     def list_devices(self) -> tuple[NvmlDevice, ...]:
         """Look for cards; those that cannot be read now keep the facts read before, if any."""
@@ -69,6 +71,32 @@ class Cards:
             _sample(device.device_uuid, self.handles[device.device_uuid])
             for device in self._in_order()
         )
+
+    def sample_process_loads(self) -> tuple[ProcessLoad, ...]:
+        """Who was busy since the last call, of the cards that tell."""
+        nvml.nvmlDeviceGetCount()
+        return tuple(
+            load
+            for device in self._in_order()
+            if not device.mig_enabled
+            for load in self._process_loads(device.device_uuid)
+        )
+
+    def _process_loads(self, uuid: DeviceUuid) -> list[ProcessLoad]:
+        question, since_us = nvml.nvmlDeviceGetProcessUtilization, self.loads_until_us.get(uuid, 0)
+        try:
+            samples = if_supported(question, self.handles[uuid], since_us) or ()
+        except nvml.NVMLError as error:
+            raise_if_driver_wide(error)
+            return []  # also when nobody was busy; what is wrong with a card, its sample says
+        by_pid: dict[int, list[int]] = {}
+        for sample in samples:
+            by_pid.setdefault(sample.pid, []).append(sample.smUtil)
+            self.loads_until_us[uuid] = max(since_us, sample.timeStamp)
+        return [
+            ProcessLoad(device_uuid=uuid, pid=pid, gpu_percent=sum(loads) / len(loads))
+            for pid, loads in sorted(by_pid.items())
+        ]
 
     def link_scores(self) -> dict[DeviceUuid, Mapping[DeviceUuid, int]]:
         """The score of each two cards, both ways; pairs with a failing card are left out."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from hamid.model.device import DeviceUuid
-    from hamid.nvml.port import DeviceEvent, DeviceSample, NvmlDevice
+    from hamid.nvml.port import DeviceEvent, DeviceSample, NvmlDevice, ProcessLoad
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,6 +96,10 @@ class NvmlClient:
     async def sample_devices(self) -> tuple[DeviceSample, ...]:
         """One sample for each listed device."""
         return await self._ask(self._cards.sample_devices)
+
+    async def sample_process_loads(self) -> tuple[ProcessLoad, ...]:
+        """Who was busy since the last call."""
+        return await self._ask(self._cards.sample_process_loads)
 
     async def link_scores(self) -> Mapping[DeviceUuid, Mapping[DeviceUuid, int]]:
         """How well each two cards are connected; cards that fail are left out."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hamid.model.device import DeviceUuid
     from hamid.nvml.errors import NvmlError
-    from hamid.nvml.port import NvmlDevice
+    from hamid.nvml.port import NvmlDevice, ProcessLoad
     from hamid.nvml.profiles import SimulatedCard
 
 SAME_NUMA_LEVEL: Final = 40
@@ -50,6 +50,7 @@ class FakeNvml:
         self._listed: dict[DeviceUuid, NvmlDevice] = {}
         self._samples: dict[DeviceUuid, DeviceSample] = {}
         self._faults: dict[DeviceUuid, DeviceFault] = {}
+        self._loads: tuple[ProcessLoad, ...] = ()
         self._scores = dict(link_scores or {})
         self._events: list[DeviceEvent] = []
         self._has_events = asyncio.Event()
@@ -84,6 +85,10 @@ class FakeNvml:
     def use(self, device_uuid: DeviceUuid, **changes: Any) -> None:
         """Change what samples of this card say, field by field of `DeviceSample`."""
         self._samples[device_uuid] = replace(self._samples[device_uuid], **changes)
+
+    def load(self, *loads: ProcessLoad) -> None:
+        """Let these processes be busy, until called again."""
+        self._loads = loads
 
     def fail(self, device_uuid: DeviceUuid, reason: str) -> None:
         """Let the card answer with an error until it is mended."""
@@ -133,6 +138,11 @@ class FakeNvml:
             else self._samples[device.device_uuid]
             for device in self._in_order()
         )
+
+    async def sample_process_loads(self) -> tuple[ProcessLoad, ...]:
+        """The loads that were set, of the cards that answer."""
+        self._raise()
+        return tuple(load for load in self._loads if load.device_uuid not in self._faults)
 
     async def next_events(self, timeout_s: float) -> tuple[DeviceEvent, ...]:
         """The events emitted since the last call."""

@@ -69,6 +69,16 @@ class ProcessMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessLoad:
+    """How busy one process kept a card, as the driver samples it; its pid is the host's."""
+
+    device_uuid: DeviceUuid
+    pid: int
+    gpu_percent: float
+    """Of the time since the last question, of what the driver still remembers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFault:
     """Why a device cannot be sampled; `is_lost` when it has fallen off the bus."""
 
@@ -126,6 +136,10 @@ class NvmlPort(Protocol):
 
     async def sample_devices(self) -> tuple[DeviceSample, ...]:
         """One sample for each listed device."""
+        ...
+
+    async def sample_process_loads(self) -> tuple[ProcessLoad, ...]:
+        """Who was busy since the last call; cards that fail, or do not tell, have nobody."""
         ...
 
     async def next_events(self, timeout_s: float) -> tuple[DeviceEvent, ...]:

@@ -94,6 +94,12 @@ class NvmlContract:
         assert sample.processes == (ProcessMemory(pid=4711, used_bytes=300 * MIB),)
         assert sample.memory_used_bytes == 300 * MIB
 
+    async def test_on_an_idle_machine_no_process_is_busy(self, port, machine):
+        machine.run_process(V100_A, pid=4711, used_mib=300)
+        machine.lose(T4_A)
+
+        assert await port.sample_process_loads() == ()
+
     async def test_what_a_card_does_not_have_is_none_and_no_fault(self, port, machine):
         machine.hide_load(T4_A)
 

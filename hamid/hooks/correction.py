@@ -1,0 +1,75 @@
+"""How far a library's measure of GPU time is off, by NVML's figures. Pure.
+
+The library measures by events, which see what passes, not what the card did: other processes'
+slices are in it, and the host's pauses in short kernels. So once a second what it charged is
+compared with what the driver saw its processes use, and the container's rate is multiplied by the
+quotient.
+
+What it charged is a claim of the container. Therefore, whatever it claims, whoever was seen to use
+more than it may gets less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+WINDOW_S: Final = 1.0
+FACTOR_MIN: Final = 0.25
+FACTOR_MAX: Final = 4.0
+SMALLEST_PERCENT: Final = 2.0
+"""Below, whole percents say nothing."""
+KEPT: Final = 0.5
+"""How much of the old factor stays."""
+TOLERATED_PERCENT: Final = 1.5
+"""Above the share, before claims are overruled."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Correction:
+    """The factor of one container on one device, and what was seen in this window."""
+
+    factor: float = 1.0
+    _began_ns: int = 0
+    _charged_ns: int = 0
+    _observed_percent: float = 0.0
+    _observations: int = 0
+    _allowed_percent: float = 0.0
+    _looks: int = 0
+
+    def allow(self, permille: float) -> None:
+        """Note the rate of this moment, as it was before the correction."""
+        self._allowed_percent += permille / 10
+        self._looks += 1
+
+    def observe(self, gpu_percent: float) -> None:
+        """Note what the driver saw all processes of the container use."""
+        self._observed_percent += gpu_percent
+        self._observations += 1
+
+    def close_window(self, charged_ns: int, now_ns: int) -> None:
+        """Correct, if the window is over; `charged_ns` is all that was ever charged."""
+        length_ns = now_ns - self._began_ns
+        if length_ns < WINDOW_S * 1e9:
+            return
+        charged = 100 * (charged_ns - self._charged_ns) / length_ns
+        if self._began_ns and self._observations and self._looks:
+            self.factor = _corrected(
+                self.factor,
+                charged=charged,
+                observed=self._observed_percent / self._observations,
+                allowed=self._allowed_percent / self._looks,
+            )
+        self._began_ns, self._charged_ns = now_ns, charged_ns
+        self._observed_percent = self._allowed_percent = 0.0
+        self._observations = self._looks = 0
+
+
+def _corrected(factor: float, *, charged: float, observed: float, allowed: float) -> float:
+    if observed < SMALLEST_PERCENT or charged < SMALLEST_PERCENT:
+        return factor
+    quotient = min(FACTOR_MAX, max(FACTOR_MIN, charged / observed))
+    new = KEPT * factor + (1 - KEPT) * quotient
+    if observed > allowed + TOLERATED_PERCENT:
+        new = min(new, factor * allowed / observed)
+    return min(FACTOR_MAX, max(FACTOR_MIN, new))

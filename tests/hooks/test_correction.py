@@ -1,0 +1,83 @@
+import pytest
+
+from hamid.hooks.correction import FACTOR_MAX, FACTOR_MIN, Correction
+
+SECOND_NS = 1_000_000_000
+
+
+class Seen:
+    """A container whose library charges so many percent of what the driver sees."""
+
+    def __init__(self):
+        self.correction = Correction()
+        self.now_ns = SECOND_NS
+        self.charged_ns = 5
+        self.correction.close_window(self.charged_ns, self.now_ns)
+
+    def second(self, *, charged, observed, allowed) -> float:
+        self.now_ns += SECOND_NS
+        self.charged_ns += charged * SECOND_NS // 100
+        self.correction.allow(10 * allowed)
+        self.correction.observe(observed)
+        self.correction.close_window(self.charged_ns, self.now_ns)
+        return self.correction.factor
+
+
+def test_a_measure_that_is_right_is_left_as_it_is():
+    assert Seen().second(charged=30, observed=30, allowed=30) == pytest.approx(1)
+
+
+def test_who_is_charged_too_much_gets_more_until_it_is_right():
+    seen = Seen()
+
+    factors = [seen.second(charged=30, observed=20, allowed=30) for _ in range(8)]
+
+    assert factors[0] == pytest.approx(1.25)
+    assert factors[-1] == pytest.approx(1.5, abs=0.01)
+
+
+def test_who_is_charged_too_little_gets_less():
+    seen = Seen()
+
+    factors = [seen.second(charged=30, observed=40, allowed=40) for _ in range(8)]
+
+    assert factors[-1] == pytest.approx(0.75, abs=0.01)
+
+
+def test_a_claim_does_not_bring_more_than_the_share():
+    seen = Seen()
+
+    factors = [seen.second(charged=1000, observed=60, allowed=30) for _ in range(3)]
+
+    assert factors == [0.5, 0.25, FACTOR_MIN]
+
+
+def test_the_factor_has_bounds():
+    seen = Seen()
+    for _ in range(20):
+        seen.second(charged=90, observed=3, allowed=30)
+
+    assert seen.correction.factor == pytest.approx(FACTOR_MAX, abs=0.01)
+
+
+@pytest.mark.parametrize(("charged", "observed"), [(1, 30), (30, 1)])
+def test_little_says_nothing(charged, observed):
+    assert Seen().second(charged=charged, observed=observed, allowed=30) == 1
+
+
+def test_a_window_without_observation_says_nothing():
+    correction = Correction()
+    for second in range(1, 4):
+        correction.allow(300)
+        correction.close_window(second * SECOND_NS, second * SECOND_NS)
+
+    assert correction.factor == 1
+
+
+def test_within_the_window_nothing_is_corrected():
+    seen = Seen()
+    seen.correction.allow(300)
+    seen.correction.observe(10)
+    seen.correction.close_window(seen.charged_ns + SECOND_NS, seen.now_ns + SECOND_NS // 2)
+
+    assert seen.correction.factor == 1
