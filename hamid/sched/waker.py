@@ -158,7 +158,14 @@ class Waker:
             names = self._freed_for(record.pod_uid)
             if record.request is None or not names:
                 continue
-            found.append(Waiter(request=record.request, node_names=tuple(sorted(names))))
+            found.append(
+                Waiter(
+                    request=record.request,
+                    node_names=tuple(sorted(names)),
+                    payer=record.payer,
+                    bounds=self.cache.bounds(record.payer),
+                )
+            )
             if len(found) == _LOOKED_AT:
                 break
         return found

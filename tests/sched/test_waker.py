@@ -3,9 +3,10 @@ import pytest
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.model import names as wire
+from hamid.sched.sinks import QuotaSink
 from hamid.sched.waker import Waker, WakerMetrics
 from tests.sched.builders import make_devices
-from tests.sched.objects import registered, waiting
+from tests.sched.objects import modified, quota_object, registered, waiting
 from tests.sched.world import World
 
 ONE_CARD = registered(devices=make_devices(1))
@@ -76,6 +77,18 @@ async def test_a_pod_is_woken_once_there_is_room(crowd):
     assert await crowd.waker.step()
     assert await crowd.is_woken(call)
     assert crowd.count("woken") == 1
+
+
+async def test_a_pod_is_woken_once_its_quota_is_raised(crowd):
+    await crowd.leave()
+    await crowd.world.create(quota_object(gpumem=30_999))
+    (call,) = await crowd.refuse(waiting("uid-1", mib=31_000))
+    assert not await crowd.waker.step()
+
+    QuotaSink(crowd.world.cache).apply(modified(quota_object(gpumem=31_000)))
+
+    assert await crowd.waker.step()
+    assert await crowd.is_woken(call)
 
 
 async def test_a_pod_that_kube_scheduler_has_tried_again_by_itself_is_left_alone(crowd):

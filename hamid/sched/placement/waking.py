@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from hamid.sched.placement.place import NodePlacement, place_on_node, with_allocation
+from hamid.model.quota import NO_CHARGE, charge, least_charge, overdrafts
+from hamid.sched.placement.place import NodePlacement, with_allocation
+from hamid.sched.placement.within import place_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hamid.model.node import NodeSnapshot
+    from hamid.model.quota import Bound, Charge, Payer
     from hamid.model.request import PodRequest
     from hamid.sched.placement.policy import Policies
 
@@ -24,10 +27,16 @@ TRIES: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiter:
-    """A pod that waits, and the nodes on which it may fit since it was last tried."""
+    """A pod that waits, and the nodes on which it may fit since it was last tried.
+
+    Attributes:
+        payer, bounds: whose quotas it is charged to, and what they leave.
+    """
 
     request: PodRequest
     node_names: tuple[str, ...]
+    payer: Payer | None = None
+    bounds: tuple[Bound, ...] = ()
 
 
 def fitting(
@@ -47,12 +56,17 @@ def fitting(
     """
     now = dict(nodes)
     # Room only shrinks from here on: what did not fit for one does not for the next like it.
-    hopeless: dict[PodRequest, set[str]] = {}
+    hopeless: dict[tuple[PodRequest, Payer | None], set[str]] = {}
     found: list[PodRequest] = []
+    charged: dict[Payer | None, Charge] = {}
     for waiter in waiters:
         request = waiter.request
+        before = charged.get(waiter.payer, NO_CHARGE)
+        if overdrafts(waiter.bounds, before + least_charge(request)):
+            continue
         shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
-        refusing = hopeless.setdefault(shape, set())
+        payer = waiter.payer if waiter.bounds else None
+        refusing = hopeless.setdefault((shape, payer), set())
         for name in waiter.node_names:
             node = now.get(name)
             if node is None or name in refusing:
@@ -60,18 +74,22 @@ def fitting(
             if tries == 0:
                 return tuple(found)
             tries -= 1
-            outcome = (
-                place_on_node(request, node, policies=policies)
-                if _has_host(request, node)
-                else None
-            )
+            outcome = _placed(waiter, node, policies)
             if isinstance(outcome, NodePlacement):
-                taken = with_allocation(node, outcome.allocation(request.pod_uid))
+                allocation = outcome.allocation(request.pod_uid)
+                charged[waiter.payer] = before + charge(allocation)
+                taken = with_allocation(node, allocation)
                 now[name] = _with_host(taken, request)
                 found.append(request)
                 break
             refusing.add(name)
     return tuple(found)
+
+
+def _placed(waiter: Waiter, node: NodeSnapshot, policies: Policies) -> object:
+    if not _has_host(waiter.request, node):
+        return None
+    return place_within(waiter.request, node, bounds=waiter.bounds, policies=policies)
 
 
 def _has_host(request: PodRequest, node: NodeSnapshot) -> bool:

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hamid.model.node import HostAmount
 from hamid.model.quantities import MemoryMib
+from hamid.model.quota import Bound, Limit, Payer, QuotaResource
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.waking import Waiter, fitting
 from tests.sched.builders import make_container, make_device, make_node, make_request
@@ -46,6 +49,17 @@ def test_the_host_must_have_room_too():
     node = make_node(host_free=HostAmount(cpu_milli=1_000, memory_mib=1_000))
 
     assert names(waiters, node) == ["uid-0"]
+
+
+def test_a_quota_lets_in_as_many_as_it_has_room_for():
+    limit = Limit(key="limits.x", resource=QuotaResource.MEMORY_MIB, hard=2_500)
+    bounds = (Bound(quota_name="cards", limit=limit),)
+    bound = [
+        replace(waiter(f"uid-{n}", 1_000), payer=Payer(namespace="default"), bounds=bounds)
+        for n in range(4)
+    ]
+
+    assert names([*bound, waiter("free", 1_000)], make_node()) == ["uid-0", "uid-1", "free"]
 
 
 def test_a_round_comes_to_an_end():
