@@ -101,9 +101,13 @@ class ClusterCache:
 
     def snapshot(self, node_name: str) -> NodeSnapshot | None:
         """The node as it is now, or None if there is no such node."""
+        return self.known((node_name,)).get(node_name)
+
+    def known(self, node_names: Iterable[str]) -> Mapping[str, NodeSnapshot]:
+        """Those of the nodes that there are, as they are now, in the order given."""
         self._expire()
-        node = self._nodes.get(node_name)
-        return node.book.snapshot() if node is not None and node.is_listed else None
+        found = ((name, self._nodes.get(name)) for name in node_names)
+        return {n: node.book.snapshot() for n, node in found if node is not None and node.is_listed}
 
     def snapshots(self) -> tuple[NodeSnapshot, ...]:
         """All nodes as they are now, by name."""

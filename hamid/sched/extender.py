@@ -45,7 +45,7 @@ from hamid.web.errors import Refusal
 from hamid.web.responses import json_body
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
@@ -228,7 +228,7 @@ class Extender:
         return FilterResult(node_names=(node_name,), failed=others)
 
     def _reserve(
-        self, request: PodRequest, payer: Payer | None, names: Iterable[str]
+        self, request: PodRequest, payer: Payer | None, names: Sequence[str]
     ) -> tuple[Placement | Unplaceable, Mapping[str, NodeSnapshot]]:
         """Place the pod on one of the nodes and keep the room, instead of what was kept.
 
@@ -236,7 +236,7 @@ class Extender:
         """
         self._cache.forget(request.pod_uid)
         self._learn(request)
-        nodes = {node.node_name: node for node in self._snapshots(names)}
+        nodes = self._snapshots(names)
         outcome = self._place(request, self._cache.bounds(payer), nodes)
         if isinstance(outcome, Placement):
             self._cache.assume(outcome.best.allocation(request.pod_uid), payer)
@@ -267,10 +267,11 @@ class Extender:
                     arrivals.count(record.pod_uid, shapes_held(record.allocation, record.host))
         arrivals.observe(request)
 
-    def _snapshots(self, names: Iterable[str]) -> Iterator[NodeSnapshot]:
-        for name in names:
-            known = self._cache.snapshot(name)
-            yield known if known is not None else NodeSnapshot(node_name=name, usages=())
+    def _snapshots(self, names: Sequence[str]) -> Mapping[str, NodeSnapshot]:
+        known = self._cache.known(names)
+        if len(known) == len(names):
+            return known
+        return {name: known.get(name) or NodeSnapshot(node_name=name, usages=()) for name in names}
 
     def _keep_ranking(self, pod_uid: str, ranking: tuple[str, ...]) -> None:
         self._rankings[pod_uid] = ranking

@@ -147,6 +147,10 @@ def test_a_node_that_is_not_in_the_list_is_gone(cache):
     assert [node.node_name for node in cache.snapshots()] == ["node-a"]
 
 
+def test_nodes_are_known_in_the_order_in_which_they_are_asked_for(cache):
+    assert list(cache.known(("node-b", "node-z", "node-a"))) == ["node-b", "node-a"]
+
+
 def test_a_lost_delete_is_healed_by_the_next_list(cache):
     """Field report d 12: a pod with 8 × 80000 MiB vanished without an event."""
     shares = [make_share(f"card-{n}", memory_mib=80_000) for n in range(8)]
