@@ -66,6 +66,18 @@ def encode_slice(
     }
 
 
+def owner_reference(service: JsonObject) -> JsonObject:
+    """What makes an object of the Service's namespace go when the Service does."""
+    meta = service["metadata"]
+    return {"apiVersion": "v1", "kind": "Service", "name": meta["name"], "uid": meta["uid"]}
+
+
+def is_owned(item: JsonObject, *, service_name: str) -> bool:
+    """Whether the object goes when the Service of this name does."""
+    owners = (item.get("metadata") or {}).get("ownerReferences") or []
+    return any((owner["kind"], owner["name"]) == ("Service", service_name) for owner in owners)
+
+
 def encode_endpoints(server: ServerAddress, *, namespace: str, service_name: str) -> JsonObject:
     """The Endpoints of the Service, for servers that lack EndpointSlices of version 1."""
     address: JsonObject = {"ip": server.address}

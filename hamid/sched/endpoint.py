@@ -1,9 +1,10 @@
 """Leader-only service: leads the extender's Service to this replica.
 
 The Service has no selector; whoever leads writes the one EndpointSlice that it has. So
-kube-scheduler reaches the leader without anybody patching labels of pods. Where the API server
-lacks EndpointSlices of version 1 (before 1.21), the Service's Endpoints are written instead, which
-the server mirrors; later such left-overs are taken away.
+kube-scheduler reaches the leader without anybody patching labels of pods. The slice belongs to the
+Service, and goes with it when hamid is uninstalled. Where the API server lacks EndpointSlices of
+version 1 (before 1.21), the Service's Endpoints are written instead, which the server mirrors and
+takes away with the Service; later such left-overs are taken away.
 """
 
 from __future__ import annotations
@@ -15,10 +16,17 @@ from typing import TYPE_CHECKING
 import structlog
 
 from hamid.aiokit.backoff import Backoff
-from hamid.codec.endpoints import encode_endpoints, encode_slice, is_ours, says_the_same
+from hamid.codec.endpoints import (
+    encode_endpoints,
+    encode_slice,
+    is_ours,
+    is_owned,
+    owner_reference,
+    says_the_same,
+)
 from hamid.errors import KubeError
 from hamid.kube.errors import AlreadyExists, Forbidden, NotFound
-from hamid.kube.port import ENDPOINT_SLICES, ENDPOINTS
+from hamid.kube.port import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 
 if TYPE_CHECKING:
     from hamid.codec.endpoints import ServerAddress
@@ -80,12 +88,29 @@ class LeaderEndpoint:
                 name=settings.service_name,
                 service_name=settings.service_name,
             )
-            await self._ensure(ENDPOINT_SLICES, wanted)
+            await self._ensure_slice(wanted)
         else:
             wanted = encode_endpoints(
                 self.server, namespace=settings.namespace, service_name=settings.service_name
             )
             await self._ensure(ENDPOINTS, wanted)
+
+    async def _ensure_slice(self, wanted: JsonObject) -> None:
+        name = self.settings.service_name
+        found = await self._find(ENDPOINT_SLICES, name)
+        if (
+            found is not None
+            and is_owned(found, service_name=name)
+            and says_the_same(found, wanted)
+        ):
+            return
+        try:
+            service = await self.kube.get(SERVICES, name, namespace=self.settings.namespace)
+        except Forbidden:
+            pass  # a chart of before; the slice then stays when the Service goes
+        else:
+            wanted["metadata"]["ownerReferences"] = [owner_reference(service)]
+        await self._ensure(ENDPOINT_SLICES, wanted)
 
     async def _ensure(self, resource: Resource, wanted: JsonObject) -> None:
         found = await self._find(resource, wanted["metadata"]["name"])
@@ -113,7 +138,7 @@ class LeaderEndpoint:
         if found is None:
             await self.kube.create(resource, wanted, namespace=self.settings.namespace)
             return
-        meta = {**found["metadata"], "labels": wanted["metadata"]["labels"]}
+        meta = {**found["metadata"], **wanted["metadata"]}
         await self.kube.replace(resource, {**wanted, "metadata": meta})
 
     async def _remove_endpoints(self) -> None:

@@ -5,6 +5,8 @@ from hamid.codec.endpoints import (
     encode_endpoints,
     encode_slice,
     is_ours,
+    is_owned,
+    owner_reference,
     says_the_same,
 )
 from hamid.errors import SettingsError
@@ -35,6 +37,16 @@ def test_a_slice_leads_the_service_to_one_server():
         ],
         "ports": [{"name": "extender", "port": 9443, "protocol": "TCP"}],
     }
+
+
+def test_a_slice_is_owned_by_the_service_that_it_refers_to():
+    owner = owner_reference({"metadata": {"name": "hamid-scheduler", "uid": "1-2"}})
+    owned = SLICE | {"metadata": SLICE["metadata"] | {"ownerReferences": [owner]}}
+
+    assert owner == {"apiVersion": "v1", "kind": "Service", "name": "hamid-scheduler", "uid": "1-2"}
+    assert is_owned(owned, service_name="hamid-scheduler")
+    assert not is_owned(owned, service_name="another")
+    assert not is_owned(SLICE, service_name="hamid-scheduler")
 
 
 def test_endpoints_say_the_same_to_older_servers():

@@ -262,6 +262,7 @@ def test_the_daemon_may_do_exactly_this():
             "patch",
             "delete",
         ),
+        ("", "services", "hamid-scheduler"): ("get",),
         ("", "endpoints", "hamid-scheduler"): ("get", "delete"),
         ("", "secrets", "hamid-tls"): ("get", "update"),
         ("", "secrets", "hamid-scheduler-client"): ("update",),
@@ -356,6 +357,24 @@ def test_the_daemon_runs_where_gpus_are_and_where_it_may_lead():
             }
         ],
     ]
+
+
+def test_a_driver_elsewhere_on_the_node_is_mounted():
+    folder = "/home/kubernetes/bin/nvidia"
+    pod = daemon(
+        rendered(
+            "--set", f"devicePlugin.extraVolumes[0].hostPath.path={folder}",
+            "--set", "devicePlugin.extraVolumes[0].name=driver",
+            "--set", f"devicePlugin.extraVolumeMounts[0].mountPath={folder}",
+            "--set", "devicePlugin.extraVolumeMounts[0].name=driver",
+            "--set", f"devicePlugin.extraEnvs.LD_LIBRARY_PATH={folder}/lib64",
+        )
+    )  # fmt: skip
+
+    container = pod["containers"][0]
+    assert {"name": "driver", "hostPath": {"path": folder}} in pod["volumes"]
+    assert {"name": "driver", "mountPath": folder} in container["volumeMounts"]
+    assert {"name": "LD_LIBRARY_PATH", "value": f"{folder}/lib64"} in container["env"]
 
 
 def test_what_the_operator_wants_of_the_security_context_wins():

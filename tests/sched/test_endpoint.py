@@ -6,7 +6,7 @@ from hamid.aiokit.services import running
 from hamid.codec.endpoints import ServerAddress
 from hamid.kube.errors import NotFound
 from hamid.kube.fake import FakeApi, FakeFeatures, FakeKube, Fault, FaultKind
-from hamid.kube.port import ENDPOINT_SLICES, ENDPOINTS
+from hamid.kube.port import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from hamid.sched.endpoint import LeaderEndpoint
 from hamid.sched.leader_settings import EndpointSettings
 from hamid.sched.leadership import FixedLeadership
@@ -15,8 +15,15 @@ SETTINGS = EndpointSettings(namespace="default")
 
 
 @pytest.fixture
-def kube():
-    return FakeKube()
+async def kube():
+    kube = FakeKube()
+    await create_service(kube)
+    return kube
+
+
+async def create_service(kube):
+    service = {"metadata": {"name": SETTINGS.service_name, "namespace": "default"}}
+    return await kube.create(SERVICES, service)
 
 
 def make_endpoint(kube, *, address="10.0.0.7", leadership=None):
@@ -75,6 +82,55 @@ async def test_an_address_that_somebody_removed_is_written_again(kube):
     await endpoint.step()
 
     assert await addresses(kube) == ("IPv4", ["10.0.0.7"])
+
+
+async def owners(kube):
+    found = await kube.get(ENDPOINT_SLICES, SETTINGS.service_name, namespace="default")
+    return found["metadata"].get("ownerReferences")
+
+
+async def test_the_slice_belongs_to_the_service_and_goes_with_it(kube):
+    service = await kube.get(SERVICES, SETTINGS.service_name, namespace="default")
+
+    await make_endpoint(kube).step()
+
+    uid = service["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "Service", "name": SETTINGS.service_name, "uid": uid}
+    assert await owners(kube) == [reference]
+
+
+async def test_a_slice_of_before_is_given_to_the_service(kube):
+    await make_endpoint(kube).step()
+    without = await kube.get(ENDPOINT_SLICES, SETTINGS.service_name, namespace="default")
+    del without["metadata"]["ownerReferences"]
+    await kube.replace(ENDPOINT_SLICES, without)
+
+    await make_endpoint(kube).step()
+
+    assert await owners(kube)
+
+
+async def test_without_the_service_nothing_is_left_behind(kube):
+    """While hamid is uninstalled, the Service goes before the leader."""
+    await kube.delete(SERVICES, SETTINGS.service_name, namespace="default")
+
+    await make_endpoint(kube).step()
+
+    with pytest.raises(NotFound):
+        await addresses(kube)
+
+
+async def test_where_the_service_may_not_be_read_the_address_is_published_all_the_same(kube):
+    kube.faults.add(Fault(kind=FaultKind.STATUS, code=403, times=2, resource="services"))
+    endpoint = make_endpoint(kube)
+
+    await endpoint.step()
+    kube.requests.clear()
+    await endpoint.step()
+
+    assert await addresses(kube) == ("IPv4", ["10.0.0.7"])
+    assert await owners(kube) is None
+    assert {verb for verb, _ in kube.requests.by()} == {"get"}
 
 
 async def test_a_replica_that_may_not_act_writes_nothing(kube):
