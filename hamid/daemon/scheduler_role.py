@@ -17,6 +17,7 @@ from hamid.sched.elector import ElectorMetrics, LeaderWork, LeaseElector
 from hamid.sched.explainer import Explainer
 from hamid.sched.extender import Extender, ExtenderMetrics
 from hamid.sched.lookup import PodLookup
+from hamid.sched.quota_lookup import QuotaLookup
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
 from hamid.sched.waker import Waker, WakerMetrics
 
@@ -100,7 +101,7 @@ class SchedulerRole:
             elector=elector,
             cache=cache,
             extender=extender,
-            admission=Admission(metrics=AdmissionMetrics(registry), rules=_rules(settings)),
+            admission=_admission(settings, ports),
             waker_metrics=WakerMetrics.declared_in(registry),
         )
 
@@ -200,6 +201,15 @@ class SchedulerRole:
                 (RESOURCE_QUOTAS, QuotaSink(cache), "quota-watch"),
             )
         )
+
+
+def _admission(settings: Settings, ports: SchedulerPorts) -> Admission:
+    names = settings.sched.resources
+    return Admission(
+        metrics=AdmissionMetrics(ports.registry),
+        rules=_rules(settings),
+        quotas=QuotaLookup(kube=ports.kube, names=names, clock=ports.clock),
+    )
 
 
 def _rules(settings: Settings) -> Rules:

@@ -320,6 +320,12 @@ def overdrafts(
     )
 
 
+def exceeding(request: PodRequest, quotas: Iterable[Quota]) -> tuple[Overdraft, ...]:
+    """What the pod asks beyond what these allow in all, however little is used."""
+    bounds = tightest((quota, NO_CHARGE) for quota in quotas)
+    return overdrafts(bounds, least_charge(request), is_least=not is_charge_fixed(request))
+
+
 def copies(bounds: Sequence[Bound], asked: Charge) -> int | None:
     """How many pods of this charge the bounds leave room for; None where they set no end."""
     counts = [

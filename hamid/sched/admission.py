@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from hamid.codec.admission import AdmissionRequest, Verdict
+    from hamid.sched.quota_lookup import QuotaLookup
 
 log = structlog.get_logger(__name__)
 
@@ -53,10 +54,11 @@ class AdmissionMetrics:
 
 @dataclass(slots=True, kw_only=True)
 class Admission:
-    """Answers the API server's reviews."""
+    """Answers the API server's reviews; without `quotas` none is looked at."""
 
     metrics: AdmissionMetrics
     rules: Rules = field(default_factory=Rules)
+    quotas: QuotaLookup | None = None
 
     def routes(self) -> tuple[web.RouteDef, ...]:
         """What to serve, over TLS."""
@@ -65,10 +67,21 @@ class Admission:
     async def review(self, request: web.Request) -> web.Response:
         """One review, answered in its own version."""
         review = decode_review(await request.read())
-        verdict = self.rules.verdict(review)
+        verdict = await self._verdict(review)
         self.metrics.count(verdict)
         _log(review, verdict)
         return json_body(encode_review(review, verdict))
+
+    async def _verdict(self, review: AdmissionRequest) -> Verdict:
+        if self.quotas is None or not self.rules.asks_for_quotas(review):
+            return self.rules.verdict(review)
+        without = self.rules.verdict(review)
+        if isinstance(without, Deny):
+            return without
+        known = self.rules.verdict(review, await self.quotas.known(review.namespace))
+        if known == without:
+            return known
+        return self.rules.verdict(review, await self.quotas.newest(review.namespace))
 
 
 def _log(review: AdmissionRequest, verdict: Verdict) -> None:

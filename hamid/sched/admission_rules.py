@@ -16,16 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 from hamid.codec.admission import Allow, Deny, PatchOp, json_pointer, limits_patch
 from hamid.codec.pod import EPHEMERAL_LIST, pod_containers, pod_meta
 from hamid.codec.pod_request import asked_resources, decode_pod_request, required_limits
+from hamid.codec.quota import decode_payer
 from hamid.errors import RequestError
 from hamid.model.names import WEBHOOK_LABEL, WEBHOOK_LABEL_4PD, WRITTEN_BY_US, ResourceNames
+from hamid.model.quota import exceeding
 from hamid.model.request import RequestDefaults
 from hamid.sched.admission_settings import AdmissionSettings, ForgeryPolicy, Policy
+from hamid.sched.placement.over_quota import never_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hamid.codec.admission import AdmissionRequest, Verdict
     from hamid.codec.jsontext import JsonObject
+    from hamid.model.quota import Quota
     from hamid.model.request import PodRequest
 
 PODS: Final = "pods"
@@ -42,14 +46,30 @@ class Rules:
     resources: ResourceNames = field(default_factory=ResourceNames)
     defaults: RequestDefaults = field(default_factory=RequestDefaults)
 
-    def verdict(self, review: AdmissionRequest) -> Verdict:
-        """What becomes of the pod; anything but a pod is none of our business."""
+    def asks_for_quotas(self, review: AdmissionRequest) -> bool:
+        """Whether the verdict may depend on the quotas of the namespace."""
+        if review.resource != PODS or (review.operation, review.subresource) != ("CREATE", ""):
+            return False
+        if review.object is None or self.settings.over_quota is Policy.ALLOW:
+            return False
+        try:
+            return asked_resources(review.object, self.resources)
+        except RequestError:
+            return False
+
+    def verdict(self, review: AdmissionRequest, quotas: Sequence[Quota] = ()) -> Verdict:
+        """What becomes of the pod; anything but a pod is none of our business.
+
+        Args:
+            review: of the pod.
+            quotas: of its namespace, for a pod for which `asks_for_quotas` holds.
+        """
         if review.resource != PODS or review.object is None:
             return Allow()
         try:
             match review.operation, review.subresource:
                 case "CREATE", "":
-                    return self._of_new(review.object)
+                    return self._of_new(review.object, review.namespace, quotas)
                 case "UPDATE", "ephemeralcontainers":
                     return self._of_ephemeral(review.object)
                 case "UPDATE", "":
@@ -59,7 +79,7 @@ class Rules:
         except RequestError as error:
             return Deny(message=f"{error.message} ({error.hint})", code=UNPROCESSABLE)
 
-    def _of_new(self, pod: JsonObject) -> Verdict:
+    def _of_new(self, pod: JsonObject, namespace: str, quotas: Sequence[Quota]) -> Verdict:
         findings = _Findings()
         strip = self._strip(pod, findings)
         if _is_opted_out(pod):
@@ -76,6 +96,9 @@ class Rules:
             )
             return findings.verdict(strip)
         self._question(pod, request, findings)
+        payer = decode_payer(pod, namespace=namespace)
+        if over := exceeding(request, [quota for quota in quotas if quota.binds(payer)]):
+            findings.add(self.settings.over_quota, never_sentence(payer.namespace, over))
         return findings.verdict((*strip, *self._changes(pod, scheduler)))
 
     def _of_ephemeral(self, pod: JsonObject) -> Verdict:

@@ -41,6 +41,8 @@ class AdmissionSettings:
         host_pid: a pod in the host's process namespace. It sees, and may signal, other tenants.
         preset_node: a pod whose `spec.nodeName` is set already. No scheduler is asked, so no
             device is chosen.
+        over_quota: a pod that asks for more than a quota of its namespace allows in all, so that
+            it would wait for ever. What is used does not count here: such a pod waits.
         runtime_class_name: given to pods that name none; empty leaves them alone.
         forged_annotations: for new pods of any kind.
         own_usernames: who may change those annotations of pods that exist.
@@ -53,6 +55,7 @@ class AdmissionSettings:
     privileged_neighbour: Policy = Policy.REFUSE
     host_pid: Policy = Policy.WARN
     preset_node: Policy = Policy.REFUSE
+    over_quota: Policy = Policy.REFUSE
     runtime_class_name: str = ""
     forged_annotations: ForgeryPolicy = ForgeryPolicy.STRIP
     own_usernames: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from hamid.codec.admission import AdmissionRequest, Allow, Deny, decode_review, 
 from hamid.kube.fake.patches import json_patched
 from hamid.model import names
 from hamid.model.names import ResourceNames
+from hamid.model.quota import Limit, Quota, QuotaResource, ScopeName, ScopeRule
 from hamid.model.request import RequestDefaults
 from hamid.sched.admission_rules import Rules
 from hamid.sched.admission_settings import AdmissionSettings, ForgeryPolicy, Policy
@@ -434,3 +435,83 @@ def test_an_ephemeral_container_that_asks_for_a_device_is_refused():
 
 def test_an_ephemeral_container_that_asks_for_none_is_welcome():
     assert rules().verdict(with_ephemeral(container("debug"))) == Allow()
+
+
+# Quotas.
+
+
+def limited(hard, *, scopes=(), resource=QuotaResource.MEMORY_MIB, name="cards"):
+    limit = Limit(key="limits.nvidia.com/gpumem", resource=resource, hard=hard)
+    return Quota(
+        namespace="default",
+        name=name,
+        limits=(limit,),
+        scopes=tuple(ScopeRule(scope=scope) for scope in scopes),
+    )
+
+
+BIG = pod(container(gpu=2, limits={"nvidia.com/gpumem": "2048"}))
+
+
+def test_a_pod_that_asks_for_more_than_its_quota_allows_in_all_is_refused_with_numbers():
+    verdict = rules().verdict(review(BIG), [limited(4_095)])
+
+    assert verdict == Deny(
+        message="the pod asks for 4096 MiB of card memory in all, but limits.nvidia.com/gpumem in "
+        "ResourceQuota cards allows namespace default 4095, so that it would never run; ask for "
+        "less, or have the quota raised"
+    )
+
+
+def test_a_pod_that_fits_its_quota_is_admitted_however_much_is_used():
+    assert isinstance(rules().verdict(review(BIG), [limited(4_096)]), Allow)
+
+
+def test_the_operator_may_have_over_quota_pods_wait():
+    warned = rules(over_quota=Policy.WARN).verdict(review(BIG), [limited(0)])
+    allowed = rules(over_quota=Policy.ALLOW).verdict(review(BIG), [limited(0)])
+
+    assert "would never run" in warned.warnings[0]
+    assert allowed.warnings == ()
+
+
+def test_the_least_of_several_quotas_counts():
+    verdict = rules().verdict(review(BIG), [limited(9_000), limited(5, name="small")])
+
+    assert "ResourceQuota small allows namespace default 5" in verdict.message
+
+
+def test_a_quota_that_does_not_bind_the_pod_says_nothing():
+    quota = limited(0, scopes=[ScopeName.TERMINATING])
+
+    assert isinstance(rules().verdict(review(BIG), [quota]), Allow)
+    short = {**BIG, "spec": {**BIG["spec"], "activeDeadlineSeconds": 5}}
+    assert isinstance(rules().verdict(review(short), [quota]), Deny)
+
+
+def test_a_percentage_may_fit_any_quota_but_an_empty_one():
+    half = pod(container(gpu=1, limits={"nvidia.com/gpumem-percentage": "50"}))
+
+    assert isinstance(rules().verdict(review(half), [limited(1)]), Allow)
+    assert "at least 1 MiB" in rules().verdict(review(half), [limited(0)]).message
+
+
+def test_a_pod_that_asks_in_its_init_container_alone_is_held_to_the_quota():
+    item = pod(container(), init=[container("prep", gpu=1, limits={"nvidia.com/gpumem": "2000"})])
+
+    assert isinstance(rules().verdict(review(item), [limited(1_999)]), Deny)
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings", "asks"),
+    [
+        (review(BIG), {}, True),
+        (review(BIG), {"over_quota": Policy.ALLOW}, False),
+        (review(pod(container())), {}, False),
+        (review(BIG, operation="UPDATE"), {}, False),
+        (review(None), {}, False),
+        (review({"spec": {"containers": 5}}), {}, False),
+    ],
+)
+def test_quotas_are_asked_for_where_they_matter(asked, settings, asks):
+    assert rules(**settings).asks_for_quotas(asked) is asks

@@ -7,5 +7,6 @@ def test_the_defaults_refuse_privilege_and_preset_nodes_and_warn_of_host_pid():
     assert settings.privileged_user is Policy.REFUSE
     assert settings.privileged_neighbour is Policy.REFUSE
     assert settings.preset_node is Policy.REFUSE
+    assert settings.over_quota is Policy.REFUSE
     assert settings.host_pid is Policy.WARN
     assert settings.foreign_scheduler is Policy.WARN

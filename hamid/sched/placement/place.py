@@ -171,6 +171,17 @@ def place_on_node(
     shares = search.run()
     if shares is None:
         return search.refusal
+    return _searched_placement(request, node, shares, wanted.node, measure)
+
+
+def _searched_placement(
+    request: PodRequest,
+    node: NodeSnapshot,
+    shares: Sequence[tuple[DeviceShare, ...]],
+    policies: Sequence[PolicyName],
+    measure: Fragmentation,
+) -> NodePlacement:
+    """What the pod would get with these shares, and what the policies say of that."""
     containers = _containers(request, shares)
     allocation = PodAllocation(
         pod_uid=request.pod_uid, node_name=node.node_name, containers=containers
@@ -193,7 +204,7 @@ def place_on_node(
         node_name=node.node_name,
         containers=containers,
         load_ppm=load,
-        cost=tuple(cost_by(name) for name in wanted.node),
+        cost=tuple(cost_by(name) for name in policies),
     )
 
 
