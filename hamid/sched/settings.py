@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from hamid.errors import SettingsError
 from hamid.model.names import ResourceNames
-from hamid.model.request import NODE_POLICIES, PolicyName, RequestDefaults
+from hamid.model.request import DEVICE_POLICIES, NODE_POLICIES, PolicyName, RequestDefaults
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.score import RANK_STEP
 
@@ -16,8 +18,10 @@ class SchedSettings:
     """How pods are placed and how long decisions are kept.
 
     Attributes:
-        node_policy, device_policy: what counts for pods that ask for no other; see
-            `placement.fragmentation` for why it is that.
+        node_policy: what counts for pods that ask for no other, as in the annotation: one word or
+            several separated by commas, the first counting first; of `binpack`, `spread`,
+            `fragmentation`, `numa`, `topology-aware`. See `placement.fragmentation` for the default.
+        device_policy: the same for the devices of a node; `mutex`, too.
         resources: the names of the resources that containers ask for.
         defaults: what counts where a container says nothing.
         reservation_ttl_s: how long room is kept for a pod between filter and bind. Enough for
@@ -35,8 +39,8 @@ class SchedSettings:
         rank_step: the distance of two neighbours' scores; see `placement.score`.
     """
 
-    node_policy: PolicyName = PolicyName.FRAGMENTATION
-    device_policy: PolicyName = PolicyName.FRAGMENTATION
+    node_policy: str = PolicyName.FRAGMENTATION.value
+    device_policy: str = PolicyName.FRAGMENTATION.value
     resources: ResourceNames = field(default_factory=ResourceNames)
     defaults: RequestDefaults = field(default_factory=RequestDefaults)
     reservation_ttl_s: float = 30.0
@@ -49,11 +53,8 @@ class SchedSettings:
     rank_step: int = RANK_STEP
 
     def __post_init__(self) -> None:
-        if self.node_policy not in NODE_POLICIES:
-            raise SettingsError(
-                f"node_policy is {self.node_policy.value}, which says nothing of nodes",
-                hint=f"use one of {', '.join(NODE_POLICIES)}",
-            )
+        _chain("node_policy", self.node_policy)
+        _chain("device_policy", self.device_policy)
         for name in (
             "reservation_ttl_s",
             "confirmation_ttl_s",
@@ -72,4 +73,24 @@ class SchedSettings:
     @property
     def policies(self) -> Policies:
         """The cluster's default policies."""
-        return Policies(node=(self.node_policy,), device=(self.device_policy,))
+        return Policies(
+            node=_chain("node_policy", self.node_policy),
+            device=_chain("device_policy", self.device_policy),
+        )
+
+
+_WORDS: Final = {"node_policy": NODE_POLICIES, "device_policy": DEVICE_POLICIES}
+
+
+@lru_cache(maxsize=16)
+def _chain(setting: str, text: str) -> tuple[PolicyName, ...]:
+    words = [word for part in text.split(",") if (word := part.strip())]
+    known = _WORDS[setting]
+    for word in words or [text]:
+        if word not in known:
+            of = " of nodes" if word in DEVICE_POLICIES else ""
+            raise SettingsError(
+                f"{setting} is {text!r}: {word!r} " + (f"says nothing{of}" if of else "is unknown"),
+                hint=f"use one of {', '.join(known)}, or several separated by commas",
+            )
+    return tuple(dict.fromkeys(map(PolicyName, words)))

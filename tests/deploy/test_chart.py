@@ -165,7 +165,7 @@ def test_values_of_old_charts_mean_what_they_meant():
             "schedulerName=hami-scheduler",
             "scheduler.kubeScheduler.imageTag=v1.16.8",
             "scheduler.defaultSchedulerPolicy.nodeSchedulerPolicy=spread",
-            "scheduler.defaultSchedulerPolicy.gpuSchedulerPolicy=binpack",
+            "scheduler.defaultSchedulerPolicy.gpuSchedulerPolicy=binpack\\,numa",
             "scheduler.service.type=NodePort",
             "devicePlugin.service.schedulerPort=31997",
             "devicePlugin.service.type=NodePort",
@@ -182,7 +182,7 @@ def test_values_of_old_charts_mean_what_they_meant():
         f"example.com/{name}" for name in names
     ]
     assert found["sched"]["node_policy"] == "spread"
-    assert found["sched"]["device_policy"] == "binpack"
+    assert found["sched"]["device_policy"] == "binpack,numa"
     assert found["admission"]["scheduler_name"] == "hami-scheduler"
     assert found["plugin"]["device_split_count"] == 5
     assert found["plugin"]["device_memory_scaling"] == 1.5

@@ -7,7 +7,7 @@ from hamid.sched.settings import SchedSettings
 
 
 def test_the_policies_are_those_of_the_settings():
-    settings = SchedSettings(device_policy=PolicyName.SPREAD)
+    settings = SchedSettings(device_policy="spread")
 
     assert settings.policies == Policies(
         node=(PolicyName.FRAGMENTATION,), device=(PolicyName.SPREAD,)
@@ -21,5 +21,22 @@ def test_a_term_of_nothing_is_refused(name):
 
 
 def test_a_policy_that_says_nothing_of_nodes_is_refused_for_them():
-    with pytest.raises(SettingsError, match="mutex, which says nothing of nodes"):
-        SchedSettings(node_policy=PolicyName.MUTEX)
+    with pytest.raises(SettingsError, match="'mutex' says nothing of nodes"):
+        SchedSettings(node_policy="binpack,mutex")
+
+
+@pytest.mark.parametrize("text", ["binpak", "binpack,numo", "", " , "])
+def test_a_policy_that_nobody_knows_is_refused_with_those_there_are(text):
+    with pytest.raises(SettingsError, match="device_policy is .* is unknown") as caught:
+        SchedSettings(device_policy=text)
+
+    assert "binpack, spread, fragmentation, mutex, numa, topology-aware" in caught.value.hint
+
+
+def test_policies_of_the_cluster_are_chained_as_those_of_a_pod():
+    settings = SchedSettings(node_policy="binpack, numa", device_policy="topology-aware,binpack,")
+
+    assert settings.policies == Policies(
+        node=(PolicyName.BINPACK, PolicyName.NUMA),
+        device=(PolicyName.TOPOLOGY_AWARE, PolicyName.BINPACK),
+    )
