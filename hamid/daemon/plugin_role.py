@@ -11,6 +11,7 @@ from hamid.aiokit.blocking import OneThread
 from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
 from hamid.daemon.features import KubeletProbe
+from hamid.hooks.abi.injection import MemoryTerms
 from hamid.hooks.install import install_library
 from hamid.hooks.monitor import UsageMonitor
 from hamid.kube.port import NODES, PODS
@@ -239,6 +240,9 @@ async def _device_plugin(
             library=library,
             thread=thread,
             host_root=settings.nvml.host_root,
+            terms=MemoryTerms(
+                context_mib=own.context_memory_mib, scaling=own.device_memory_scaling
+            ),
         ),
         owners=Owners(
             resource_name=resource_name,

@@ -21,6 +21,7 @@ from hamid.hooks.abi import contract
 from hamid.hooks.abi.injection import (
     CONTROL_NODES,
     HostPaths,
+    MemoryTerms,
     container_limits,
     injection,
 )
@@ -60,6 +61,7 @@ class GrantFiles:
     library: InstalledLibrary
     thread: OneThread
     host_root: Path
+    terms: MemoryTerms = field(default_factory=MemoryTerms)
     node_by_uuid: Mapping[DeviceUuid, str] = field(default_factory=dict)
 
     @property
@@ -151,7 +153,10 @@ class GrantFiles:
         page_path = limits / contract.CONTROL_PAGE_NAME
         page = encode_control_page(
             container_limits(
-                grant.shares, priority=grant.priority, generation=_generation(page_path) + 1
+                grant.shares,
+                priority=grant.priority,
+                generation=_generation(page_path) + 1,
+                terms=self.terms,
             )
         )
         replace_file(page_path, page)

@@ -32,7 +32,10 @@ class PluginSettings:
 
     Attributes:
         device_split_count: slots a card is advertised as; so many containers may share it.
-        device_memory_scaling: promised memory over real memory; above 1 oversubscribes.
+        device_memory_scaling: promised memory over real memory; above 1 oversubscribes: a container
+            may then hold so much of its limit as its real share is, the rest as managed memory.
+        context_memory_mib: what each CUDA context of a container is charged; 0: contexts take no
+            part of its limit, but room on the card beside all limits.
         device_core_scaling: promised cores over real cores.
         state_dir: where grants are journalled; must survive a restart of the daemon.
         device_plugin_dir, pod_resources_dir, pods_api_dir: the kubelet's sockets (k3s and k0s
@@ -53,6 +56,7 @@ class PluginSettings:
 
     device_split_count: int = 10
     device_memory_scaling: float = 1.0
+    context_memory_mib: int = 0
     device_core_scaling: float = 1.0
     state_dir: Path = Path("/var/lib/hamid")
     device_plugin_dir: Path = Path("/var/lib/kubelet/device-plugins")
@@ -82,6 +86,11 @@ class PluginSettings:
                     f"{name} is {value}, not above 0 and up to 10",
                     hint="1 promises what the card has; 2 promises twice of it",
                 )
+        if not 0 <= self.context_memory_mib <= 65_536:  # noqa: PLR2004 - the message says it
+            raise SettingsError(
+                f"context_memory_mib is {self.context_memory_mib}, not 0 to 65536",
+                hint="300 to 600 is what contexts take; 0 does not charge them",
+            )
         if self.default_slice_memory_mib < 1:
             raise SettingsError(
                 f"default_slice_memory_mib is {self.default_slice_memory_mib}, not at least 1",

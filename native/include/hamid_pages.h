@@ -45,7 +45,8 @@
  * page needs it, so that older libraries read what they understand.
  */
 #define HAMID_CONTROL_HAS_FLAGS 1ull /* hamid_control.flags is in use */
-#define HAMID_CONTROL_FEATURES_KNOWN (HAMID_CONTROL_HAS_FLAGS)
+#define HAMID_CONTROL_HAS_MEMORY_TERMS 2ull /* its devices say more of memory than a limit */
+#define HAMID_CONTROL_FEATURES_KNOWN (HAMID_CONTROL_HAS_FLAGS | HAMID_CONTROL_HAS_MEMORY_TERMS)
 #define HAMID_USAGE_FEATURES_KNOWN 0ull
 
 /* hamid_control.flags */
@@ -80,7 +81,10 @@ struct hamid_control_device {
 	uint64_t memory_limit_bytes;
 	uint32_t core_percent; /* 0 = no cap, 100 = whole */
 	uint32_t weight;
-	uint8_t reserved[64];
+	/* These are 0 without HAMID_CONTROL_HAS_MEMORY_TERMS. */
+	uint64_t context_bytes;     /* what each context is charged, its code included; 0 = nothing */
+	uint64_t fixed_limit_bytes; /* of the limit, what need not be managed memory; HAMID_UNLIMITED = all of it */
+	uint8_t reserved[48];
 };
 
 /*
@@ -121,6 +125,12 @@ enum hamid_slot_state {
 	HAMID_SLOT_ACTIVE = 1,
 	HAMID_SLOT_EXITING = 2, /* said good-bye: still counted here until the kernel has it gone */
 };
+
+/*
+ * Beside a device that is oversubscribed a second stands in the usage page, of this name: what of the
+ * first's bytes cannot leave the device, for lack of being managed memory.
+ */
+#define HAMID_FIXED_SUFFIX "/fixed"
 
 struct hamid_usage_cell {
 	uint64_t used_bytes;    /* granted */
@@ -204,6 +214,8 @@ static_assert(sizeof(struct hamid_control_device) == 128, "control device");
 static_assert(offsetof(struct hamid_control_device, memory_limit_bytes) == 48, "device memory");
 static_assert(offsetof(struct hamid_control_device, core_percent) == 56, "device core_percent");
 static_assert(offsetof(struct hamid_control_device, weight) == 60, "device weight");
+static_assert(offsetof(struct hamid_control_device, context_bytes) == 64, "device context_bytes");
+static_assert(offsetof(struct hamid_control_device, fixed_limit_bytes) == 72, "device fixed");
 
 static_assert(sizeof(struct hamid_budget) == 64, "budgets on cache lines of their own");
 static_assert(offsetof(struct hamid_budget, waited_ns) == 24, "budget waited_ns");

@@ -28,6 +28,8 @@ typedef uint64_t cuuint64_t;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
 typedef struct CUmemAccessDesc_st CUmemAccessDesc;
+typedef struct CUexecAffinityParam_st CUexecAffinityParam;
+typedef struct CUctxCreateParams_st CUctxCreateParams;
 typedef struct CUlaunchAttribute_st CUlaunchAttribute;
 
 typedef struct {
@@ -62,6 +64,8 @@ typedef int CUstreamCaptureMode;
 typedef int CUstreamCaptureStatus;
 typedef int CUmemPool_attribute;
 typedef int CUgraphMem_attribute;
+typedef int CUdevice_attribute;
+typedef int CUlimit;
 
 enum {
 	CU_STREAM_CAPTURE_STATUS_NONE = 0,
@@ -72,6 +76,13 @@ enum {
 	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
 	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CU_MEM_ATTACH_GLOBAL = 1,
+	CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
+	CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89,
+	CU_LIMIT_STACK_SIZE = 0,
+	CU_LIMIT_PRINTF_FIFO_SIZE = 1,
+	CU_LIMIT_MALLOC_HEAP_SIZE = 2,
 	CU_MEM_HANDLE_TYPE_GENERIC = 0,
 	CU_MEM_OPERATION_TYPE_MAP = 1,
 	CUDA_ARRAY3D_LAYERED = 0x01,

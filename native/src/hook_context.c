@@ -1,14 +1,18 @@
 /*
  * Contexts. What is taken in one is freed with it, unasked; so what was charged for it is released.
  *
- * The primary context of a device is shared: it goes when it is reset, or with its last user.
+ * The primary context of a device is shared: it goes when it is reset, or with its last user. What
+ * contexts cost is in hook_context_cost.c.
  *
  * Open: destroying is never refused.
  */
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "context.h"
+#include "hook_context_cost.h"
 #include "hook_pool.h"
 #include "hooks.h"
 #include "ledger.h"
@@ -64,28 +68,48 @@ HOOK_EXPORT CUresult cuCtxDetach(CUcontext context)
 	return cr;
 }
 
+static bool is_active(CUdevice device)
+{
+	unsigned int flags;
+	int is_active = 0;
+	return real.cuDevicePrimaryCtxGetState &&
+	       real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active;
+}
+
 HOOK_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
 	if (!real_load(REAL_CUDA) || !real.cuDevicePrimaryCtxRetain)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuDevicePrimaryCtxRetain(context, device);
+	struct ledger_charge charge = {.cell = LEDGER_UNCOUNTED};
+	CUresult cr = is_active(device) ? CUDA_SUCCESS : context_cost_reserve(device, &charge);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = real.cuDevicePrimaryCtxRetain(context, device);
 	if (cr == CUDA_SUCCESS && device >= 0 && device < HAMID_DEVICES_MAX)
 		atomic_store(&primaries[device], *context);
-	return cr;
+	return context_cost_settle(cr, &charge, cr == CUDA_SUCCESS ? *context : NULL);
 }
 
-static void note_primary_gone(CUdevice device)
+static CUcontext primary_of(CUdevice device)
 {
-	note_gone(device >= 0 && device < HAMID_DEVICES_MAX ? atomic_load(&primaries[device]) : NULL);
+	return device >= 0 && device < HAMID_DEVICES_MAX ? atomic_load(&primaries[device]) : NULL;
 }
 
 static CUresult released(CUresult cr, CUdevice device)
 {
-	unsigned int flags;
-	int is_active = 1;
-	if (cr == CUDA_SUCCESS && real.cuDevicePrimaryCtxGetState &&
-	    real.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && !is_active)
-		note_primary_gone(device);
+	if (cr == CUDA_SUCCESS && real.cuDevicePrimaryCtxGetState && !is_active(device))
+		note_gone(primary_of(device));
+	return cr;
+}
+
+/* Who has retained it has it still, and it costs as before. */
+static CUresult was_reset(CUresult cr, CUdevice device)
+{
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	note_gone(primary_of(device));
+	if (primary_of(device) && is_active(device))
+		context_cost_count(device, primary_of(device));
 	return cr;
 }
 
@@ -107,18 +131,12 @@ HOOK_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	if (!real_load(REAL_CUDA) || !real.cuDevicePrimaryCtxReset_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuDevicePrimaryCtxReset_v2(device);
-	if (cr == CUDA_SUCCESS)
-		note_primary_gone(device);
-	return cr;
+	return was_reset(real.cuDevicePrimaryCtxReset_v2(device), device);
 }
 
 HOOK_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
 	if (!real_load(REAL_CUDA) || !real.cuDevicePrimaryCtxReset)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuDevicePrimaryCtxReset(device);
-	if (cr == CUDA_SUCCESS)
-		note_primary_gone(device);
-	return cr;
+	return was_reset(real.cuDevicePrimaryCtxReset(device), device);
 }

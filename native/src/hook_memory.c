@@ -5,10 +5,16 @@
  * Managed memory is charged in full to the device that is current when it is taken, wherever its
  * pages are at the moment.
  *
+ * Where the device is oversubscribed, what no longer fits into the container's share of the card is
+ * given as managed memory instead, whose pages the driver keeps on the host while others are in
+ * use. Its free, and every copy and kernel, take it like any other.
+ *
  * Fails closed: memory that cannot be counted is not allocated. A free always reaches the driver,
  * and the driver's word is the answer.
  */
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "context.h"
 #include "errors.h"
@@ -36,10 +42,31 @@ static uint64_t whole_units(uint64_t size_bytes)
 
 static CUresult begin(uint64_t size_bytes, struct taking *ret_taking)
 {
+	ret_taking->here.device = NULL;
 	CUresult cr = context_here(&ret_taking->here);
 	if (cr != CUDA_SUCCESS)
 		return cr;
 	return hook_reserve(ret_taking->here.device, whole_units(size_bytes), &ret_taking->charge);
+}
+
+static CUresult begin_managed(uint64_t size_bytes, struct taking *ret_taking)
+{
+	CUresult cr = context_here(&ret_taking->here);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	return hook_reserve_managed(ret_taking->here.device, whole_units(size_bytes),
+				    &ret_taking->charge);
+}
+
+/* Is what cannot be had as device memory to be had as managed memory here? */
+static bool may_be_managed(const struct taking *taking)
+{
+	int is_concurrent = 0;
+	return taking->here.device && ledger_is_oversubscribed(taking->here.device) &&
+	       real.cuMemAllocManaged && real.cuDeviceGetAttribute &&
+	       real.cuDeviceGetAttribute(&is_concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+					 taking->here.ordinal) == CUDA_SUCCESS &&
+	       is_concurrent;
 }
 
 /* The driver answered `cr`: record, or undo. */
@@ -58,16 +85,29 @@ static CUresult end(const struct taking *taking, CUresult cr, CUdeviceptr addres
 	return cu_from_errno(r);
 }
 
+static CUresult allocate_managed(CUdeviceptr *address, size_t size_bytes, unsigned int flags)
+{
+	struct taking taking;
+	CUresult cr = begin_managed(size_bytes, &taking);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = real.cuMemAllocManaged(address, size_bytes, flags);
+	return end(&taking, cr, cr == CUDA_SUCCESS ? *address : 0);
+}
+
 HOOK_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size_bytes)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemAlloc_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct taking taking;
 	CUresult cr = begin(size_bytes, &taking);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	cr = real.cuMemAlloc_v2(address, size_bytes);
-	return end(&taking, cr, cr == CUDA_SUCCESS ? *address : 0);
+	if (cr == CUDA_SUCCESS) {
+		cr = real.cuMemAlloc_v2(address, size_bytes);
+		cr = end(&taking, cr, cr == CUDA_SUCCESS ? *address : 0);
+	}
+	if (cr == CUDA_ERROR_OUT_OF_MEMORY && may_be_managed(&taking))
+		cr = allocate_managed(address, size_bytes, CU_MEM_ATTACH_GLOBAL);
+	return cr;
 }
 
 HOOK_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size_bytes)
@@ -86,12 +126,7 @@ HOOK_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size_bytes, 
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemAllocManaged)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct taking taking;
-	CUresult cr = begin(size_bytes, &taking);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	cr = real.cuMemAllocManaged(address, size_bytes, flags);
-	return end(&taking, cr, cr == CUDA_SUCCESS ? *address : 0);
+	return allocate_managed(address, size_bytes, flags);
 }
 
 /* Saturates: what is that large is refused. */
@@ -122,11 +157,18 @@ HOOK_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, siz
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct taking taking;
 	CUresult cr = begin(times(width_bytes, height), &taking);
-	if (cr != CUDA_SUCCESS)
+	if (cr == CUDA_SUCCESS) {
+		cr = real.cuMemAllocPitch_v2(address, pitch, width_bytes, height, element_bytes);
+		cr = end_pitched(&taking, cr, cr == CUDA_SUCCESS ? *address : 0,
+				 cr == CUDA_SUCCESS ? *pitch : 0, height);
+	}
+	const uint64_t row_bytes = whole_units(width_bytes);
+	if (cr != CUDA_ERROR_OUT_OF_MEMORY || !may_be_managed(&taking) || row_bytes < width_bytes)
 		return cr;
-	cr = real.cuMemAllocPitch_v2(address, pitch, width_bytes, height, element_bytes);
-	return end_pitched(&taking, cr, cr == CUDA_SUCCESS ? *address : 0,
-			   cr == CUDA_SUCCESS ? *pitch : 0, height);
+	cr = allocate_managed(address, times(row_bytes, height), CU_MEM_ATTACH_GLOBAL);
+	if (cr == CUDA_SUCCESS)
+		*pitch = row_bytes;
+	return cr;
 }
 
 HOOK_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch,

@@ -81,6 +81,17 @@ CUresult hook_reserve(struct pages_device *device, uint64_t size_bytes,
 	return cu_from_errno(r);
 }
 
+CUresult hook_reserve_managed(struct pages_device *device, uint64_t size_bytes,
+			      struct ledger_charge *ret_charge)
+{
+	int r = ledger_reserve_managed(device, size_bytes, ret_charge);
+	if (r == -ENOMEM && pools_are_charged()) {
+		trim_pools(device);
+		r = ledger_reserve_managed(device, size_bytes, ret_charge);
+	}
+	return cu_from_errno(r);
+}
+
 CUresult hook_resize(struct ledger_charge *charge, uint64_t size_bytes)
 {
 	int r = ledger_resize(charge, size_bytes);

@@ -11,6 +11,8 @@
  */
 CUresult hook_reserve(struct pages_device *device, uint64_t size_bytes,
 		      struct ledger_charge *ret_charge);
+CUresult hook_reserve_managed(struct pages_device *device, uint64_t size_bytes,
+			      struct ledger_charge *ret_charge);
 CUresult hook_resize(struct ledger_charge *charge, uint64_t size_bytes);
 
 /* Ask the driver what one pool has reserved, and charge that; as pools_settle(). */

@@ -120,22 +120,72 @@ static void watch_forks(void)
 
 /* --- charges --- */
 
-/* Claim within a limit; before a no, the limit may have been raised since it was last looked at. */
-static int claim(struct pages_device *device, uint16_t cell, uint64_t size_bytes,
-		 uint64_t limit_bytes)
+#define CELL_MASK (LEDGER_FIXED - 1u)
+
+static _Atomic uint16_t fixed_cells[HAMID_DEVICES_MAX]; /* by first cell; good where LEDGER_FIXED is */
+
+bool ledger_is_oversubscribed(const struct pages_device *device)
 {
-	int r = pages_claim(cell, size_bytes, limit_bytes);
+	return atomic_load_explicit(&device->fixed_limit_bytes, memory_order_relaxed) <
+	       atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+}
+
+/* Give back to the cells that a charge is counted in. */
+static void release_cells(uint16_t cell, uint64_t size_bytes)
+{
+	pages_release(cell & CELL_MASK, size_bytes);
+	if (cell & LEDGER_FIXED)
+		pages_release(atomic_load_explicit(&fixed_cells[cell & CELL_MASK],
+						   memory_order_relaxed),
+			      size_bytes);
+}
+
+/* Claim in all cells of a charge, or in none; the limits are those last read. */
+static int claim_once(struct pages_device *device, uint16_t cell, uint64_t size_bytes)
+{
+	const uint16_t first = cell & CELL_MASK;
+	int r = pages_claim(first, size_bytes,
+			    atomic_load_explicit(&device->limit_bytes, memory_order_relaxed));
+	if (r < 0 || !(cell & LEDGER_FIXED))
+		return r;
+	r = pages_claim(atomic_load_explicit(&fixed_cells[first], memory_order_relaxed), size_bytes,
+			atomic_load_explicit(&device->fixed_limit_bytes, memory_order_relaxed));
+	if (r < 0)
+		pages_release(first, size_bytes);
+	return r;
+}
+
+/* Before a no: the limit may have been raised since it was last looked at. */
+static int claim(struct pages_device *device, uint16_t cell, uint64_t size_bytes)
+{
+	const uint64_t epoch = atomic_load_explicit(&device->limit_epoch, memory_order_relaxed);
+	int r = claim_once(device, cell, size_bytes);
 	if (r != -ENOMEM)
 		return r;
 	uint64_t newest_bytes;
 	pages_look_again();
 	r = pages_device_limit(device, &newest_bytes);
-	if (r == 0 && newest_bytes <= limit_bytes)
+	if (r == 0 && atomic_load_explicit(&device->limit_epoch, memory_order_relaxed) == epoch)
 		return -ENOMEM;
-	return r == 0 ? pages_claim(cell, size_bytes, newest_bytes) : r;
+	return r == 0 ? claim_once(device, cell, size_bytes) : r;
 }
 
-int ledger_reserve(struct pages_device *device, uint64_t size_bytes,
+static int find_cells(struct pages_device *device, bool is_managed, uint16_t *ret_cell)
+{
+	uint16_t cell, fixed;
+	int r = pages_device_cell(device, &cell);
+	if (r == 0 && !is_managed && ledger_is_oversubscribed(device)) {
+		r = pages_fixed_cell(device, &fixed);
+		if (r == 0) {
+			atomic_store_explicit(&fixed_cells[cell], fixed, memory_order_relaxed);
+			cell |= LEDGER_FIXED;
+		}
+	}
+	*ret_cell = cell;
+	return r;
+}
+
+static int reserve(struct pages_device *device, uint64_t size_bytes, bool is_managed,
 		   struct ledger_charge *ret_charge)
 {
 	uint64_t limit_bytes;
@@ -147,10 +197,10 @@ int ledger_reserve(struct pages_device *device, uint64_t size_bytes,
 	if (r < 0)
 		return r;
 	uint16_t cell;
-	r = pages_device_cell(device, &cell);
+	r = find_cells(device, is_managed, &cell);
 	if (r < 0)
 		return r;
-	r = claim(device, cell, size_bytes, limit_bytes);
+	r = claim(device, cell, size_bytes);
 	if (r < 0)
 		return r;
 	*ret_charge = (struct ledger_charge){
@@ -161,18 +211,29 @@ int ledger_reserve(struct pages_device *device, uint64_t size_bytes,
 	return 0;
 }
 
+int ledger_reserve(struct pages_device *device, uint64_t size_bytes,
+		   struct ledger_charge *ret_charge)
+{
+	return reserve(device, size_bytes, false, ret_charge);
+}
+
+int ledger_reserve_managed(struct pages_device *device, uint64_t size_bytes,
+			   struct ledger_charge *ret_charge)
+{
+	return reserve(device, size_bytes, true, ret_charge);
+}
+
 int ledger_resize(struct ledger_charge *charge, uint64_t size_bytes)
 {
 	if (charge->cell == LEDGER_UNCOUNTED)
 		return 0;
 	if (size_bytes < charge->size_bytes) {
-		pages_release(charge->cell, charge->size_bytes - size_bytes);
+		release_cells(charge->cell, charge->size_bytes - size_bytes);
 	} else if (size_bytes > charge->size_bytes) {
 		uint64_t limit_bytes;
 		int r = pages_device_limit(charge->device, &limit_bytes);
 		if (r == 0)
-			r = claim(charge->device, charge->cell, size_bytes - charge->size_bytes,
-				  limit_bytes);
+			r = claim(charge->device, charge->cell, size_bytes - charge->size_bytes);
 		if (r < 0)
 			return r;
 	}
@@ -184,17 +245,21 @@ void ledger_force(struct ledger_charge *charge, uint64_t size_bytes)
 {
 	if (charge->cell == LEDGER_UNCOUNTED)
 		return;
-	if (size_bytes < charge->size_bytes)
-		pages_release(charge->cell, charge->size_bytes - size_bytes);
-	else
-		pages_force(charge->cell, size_bytes - charge->size_bytes);
+	const uint16_t first = charge->cell & CELL_MASK;
+	if (size_bytes < charge->size_bytes) {
+		release_cells(charge->cell, charge->size_bytes - size_bytes);
+	} else {
+		pages_force(first, size_bytes - charge->size_bytes);
+		if (charge->cell & LEDGER_FIXED)
+			pages_force(atomic_load(&fixed_cells[first]), size_bytes - charge->size_bytes);
+	}
 	charge->size_bytes = size_bytes;
 }
 
 void ledger_cancel(const struct ledger_charge *charge)
 {
 	if (charge->cell != LEDGER_UNCOUNTED)
-		pages_release(charge->cell, charge->size_bytes);
+		release_cells(charge->cell, charge->size_bytes);
 }
 
 /* --- the table --- */
@@ -294,8 +359,9 @@ void ledger_release(const struct ledger_entry *entry)
 	case LEDGER_EXTERNAL:
 	case LEDGER_HANDLE:
 	case LEDGER_CONTEXT:
+	case LEDGER_CONTEXT_LIMIT:
 		if (entry->size_bytes)
-			pages_release(entry->cell, entry->size_bytes);
+			release_cells(entry->cell, entry->size_bytes);
 		break;
 	default: /* the bytes of others are a note: something else is charged */
 		break;
@@ -341,6 +407,7 @@ static bool is_of_context(const struct ledger_entry *entry, uint64_t context)
 	case LEDGER_MIPMAP:
 	case LEDGER_EXTERNAL:
 	case LEDGER_CONTEXT:
+	case LEDGER_CONTEXT_LIMIT:
 		return entry->owner == context;
 	default:
 		return false;

@@ -29,16 +29,18 @@ enum ledger_kind {
 	LEDGER_HANDLE,
 	LEDGER_MAPPING,
 	LEDGER_CONTEXT,
+	LEDGER_CONTEXT_LIMIT,
 	LEDGER_GRAPH, /* these three say what graphs will take (hook_graph_build.c) */
 	LEDGER_GRAPH_EXEC,
 	LEDGER_GRAPH_BLOCK,
 };
 
 #define LEDGER_UNCOUNTED UINT16_MAX /* outside our containers; nothing is kept of it */
+#define LEDGER_FIXED 0x4000u /* in `cell`: counted in the device's second cell, too */
 
 struct ledger_charge {
 	uint64_t size_bytes;
-	uint16_t cell; /* the device's, in the usage page */
+	uint16_t cell; /* the device's, in the usage page; and LEDGER_FIXED */
 	struct pages_device *device;
 };
 
@@ -57,6 +59,16 @@ struct ledger_entry {
  */
 int ledger_reserve(struct pages_device *device, uint64_t size_bytes,
 		   struct ledger_charge *ret_charge);
+
+/*
+ * The same for managed memory, which may leave the device. Where the device is oversubscribed, only
+ * what may not is held to its share of the card, besides the limit (LEDGER_FIXED).
+ */
+int ledger_reserve_managed(struct pages_device *device, uint64_t size_bytes,
+			   struct ledger_charge *ret_charge);
+
+/* Is the limit more than the device may be asked to hold at once? Of the last reading of the limit. */
+bool ledger_is_oversubscribed(const struct pages_device *device);
 
 /* Make a charge smaller or larger; as ledger_reserve, and unchanged on failure. */
 int ledger_resize(struct ledger_charge *charge, uint64_t size_bytes);

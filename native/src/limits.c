@@ -44,12 +44,15 @@ static bool is_uuid(const char *uuid)
 	return is_zero((const uint8_t *)uuid + length, HAMID_UUID_BYTES - length);
 }
 
-static const char *device_fault(const struct hamid_control_device *device)
+static const char *device_fault(const struct hamid_control_device *device, uint64_t feature_bits)
 {
 	if (!is_uuid(device->uuid))
 		return "a device's UUID is no text";
 	if (device->core_percent > 100)
 		return "a core limit is over 100 percent";
+	if (!(feature_bits & HAMID_CONTROL_HAS_MEMORY_TERMS) &&
+	    (device->context_bytes || device->fixed_limit_bytes))
+		return "it has memory terms, but says it has none";
 	if (!is_zero(device->reserved, sizeof device->reserved))
 		return "reserved bytes of a device are not zero";
 	return NULL;
@@ -109,7 +112,7 @@ int limits_parse(const void *page, size_t length, struct limits *ret_limits, con
 	for (uint32_t i = 0; i < header.device_count; i++) {
 		struct hamid_control_device device;
 		memcpy(&device, (const char *)page + sizeof header + i * sizeof device, sizeof device);
-		*ret_why = device_fault(&device);
+		*ret_why = device_fault(&device, header.feature_bits);
 		if (*ret_why)
 			return -EBADMSG;
 		limits.device_count = i;
@@ -122,6 +125,11 @@ int limits_parse(const void *page, size_t length, struct limits *ret_limits, con
 		limits.devices[i].core_percent = device.core_percent;
 		limits.devices[i].weight = device.weight;
 		limits.devices[i].index = i;
+		limits.devices[i].context_bytes = device.context_bytes;
+		limits.devices[i].fixed_limit_bytes = device.memory_limit_bytes;
+		if ((header.feature_bits & HAMID_CONTROL_HAS_MEMORY_TERMS) &&
+		    device.fixed_limit_bytes < device.memory_limit_bytes)
+			limits.devices[i].fixed_limit_bytes = device.fixed_limit_bytes;
 	}
 	limits.device_count = header.device_count;
 	*ret_limits = limits;

@@ -17,6 +17,8 @@ struct device_limit {
 	uint32_t core_percent;
 	uint32_t weight;
 	uint32_t index; /* in the page */
+	uint64_t context_bytes;     /* for each context */
+	uint64_t fixed_limit_bytes; /* at most of other than managed memory; never over the limit */
 };
 
 struct limits {

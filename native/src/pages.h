@@ -43,7 +43,10 @@ struct pages_device {
 	_Atomic uint32_t core_percent; /* 0 or 100: no cap; of the same reading */
 	_Atomic uint32_t mode, flags, index; /* so are these */
 	_Atomic uint64_t generation;
+	_Atomic uint64_t context_bytes; /* what each context is charged; of the same reading */
+	_Atomic uint64_t fixed_limit_bytes; /* below limit_bytes: oversubscribed; of the same reading */
 	_Atomic uint64_t cell; /* its cell's index + 1, under the count of forks it was found in */
+	_Atomic uint64_t fixed_cell; /* the same for what cannot leave the device (pages_fixed_cell()) */
 };
 
 /*
@@ -79,6 +82,12 @@ void pages_look_again(void);
 
 /* The device's cell in the usage page; the first call joins it. 0, -ENOMEM or -EPERM. */
 int pages_device_cell(struct pages_device *device, uint16_t *ret_cell);
+
+/*
+ * Where a device is oversubscribed: the cell beside the first that counts what cannot leave the device, under
+ * the device's name and HAMID_FIXED_SUFFIX. 0, -ENOMEM (its name has no room for that) or -EPERM.
+ */
+int pages_fixed_cell(struct pages_device *device, uint16_t *ret_cell);
 
 /*
  * Take `size_bytes` of a cell's device for this process, unless all processes of the container then

@@ -263,6 +263,8 @@ int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes)
 		atomic_store(&device->mode, limits.mode);
 		atomic_store(&device->flags, limits.flags);
 		atomic_store(&device->generation, limits.generation);
+		atomic_store(&device->context_bytes, limit.context_bytes);
+		atomic_store(&device->fixed_limit_bytes, limit.fixed_limit_bytes);
 		atomic_store(&device->limit_epoch, atomic_load(&epoch));
 		*ret_limit_bytes = limit.memory_limit_bytes;
 	}

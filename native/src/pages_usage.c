@@ -264,20 +264,35 @@ static int cell_of(const char *uuid, uint16_t *ret_cell)
 	return 0;
 }
 
-int pages_device_cell(struct pages_device *device, uint16_t *ret_cell)
+/* The cell of a device's name with a suffix, once found kept in `place` until the next fork. */
+static int known_cell(const struct pages_device *device, const char *suffix,
+		      _Atomic uint64_t *place, uint16_t *ret_cell)
 {
 	const uint64_t forks = (uint64_t)atomic_load_explicit(&fork_count, memory_order_relaxed) << 32;
-	uint64_t known = atomic_load_explicit(&device->cell, memory_order_acquire);
+	uint64_t known = atomic_load_explicit(place, memory_order_acquire);
 	if (known > forks) {
 		*ret_cell = (uint16_t)(known - forks - 1);
 		return 0;
 	}
+	char name[sizeof device->name + sizeof HAMID_FIXED_SUFFIX];
+	if (snprintf(name, sizeof name, "%s%s", device->name, suffix) >= HAMID_UUID_BYTES)
+		return -ENOMEM;
 	int saved_errno = errno;
-	int r = cell_of(device->name, ret_cell);
+	int r = cell_of(name, ret_cell);
 	if (r == 0)
-		atomic_store(&device->cell, forks + *ret_cell + 1);
+		atomic_store(place, forks + *ret_cell + 1);
 	errno = saved_errno;
 	return r;
+}
+
+int pages_device_cell(struct pages_device *device, uint16_t *ret_cell)
+{
+	return known_cell(device, "", &device->cell, ret_cell);
+}
+
+int pages_fixed_cell(struct pages_device *device, uint16_t *ret_cell)
+{
+	return known_cell(device, HAMID_FIXED_SUFFIX, &device->fixed_cell, ret_cell);
 }
 
 struct hamid_budget *pages_device_budget(struct pages_device *device)

@@ -137,7 +137,8 @@ static int charge(struct pool *pool, uint64_t reserved_bytes, const struct ledge
 		  bool is_forced)
 {
 	struct ledger_charge whole = pool->charge;
-	if (advance && advance->cell == whole.cell)
+	const bool is_joined = advance && advance->cell == whole.cell;
+	if (is_joined)
 		whole.size_bytes += advance->size_bytes;
 	int r = 0;
 	if (is_forced)
@@ -146,6 +147,8 @@ static int charge(struct pool *pool, uint64_t reserved_bytes, const struct ledge
 		r = ledger_resize(&whole, reserved_bytes);
 	if (r < 0)
 		return r;
+	if (advance && !is_joined) /* counted in other cells: only until the whole was */
+		ledger_cancel(advance);
 	if (whole.cell == LEDGER_UNCOUNTED)
 		return 0;
 	if (!pool->charge.size_bytes && whole.size_bytes)

@@ -17,13 +17,16 @@ int told_of(const char *uuid, uint64_t total_bytes, uint64_t free_bytes, struct 
 	if (r < 0)
 		return r;
 
-	const uint64_t total =
-		limit.memory_limit_bytes < total_bytes ? limit.memory_limit_bytes : total_bytes;
+	/* What an oversubscribed device is promised for may be more than is there. */
+	const bool is_bounded = limit.fixed_limit_bytes == limit.memory_limit_bytes;
+	const uint64_t total = is_bounded && limit.memory_limit_bytes > total_bytes ?
+				       total_bytes :
+				       limit.memory_limit_bytes;
 	/* A limit may have been lowered below what is held. */
 	if (used > total)
 		used = total;
 	uint64_t left = total - used;
-	if (left > free_bytes)
+	if (is_bounded && left > free_bytes)
 		left = free_bytes; /* others hold what would be ours */
 	*ret_told = (struct told){
 		.total_bytes = total,

@@ -1,4 +1,7 @@
-/* The figures a tenant is told of a device: the slice, never more than what physically is. */
+/*
+ * The figures a tenant is told of a device: the slice, never more than what physically is, unless the
+ * device is oversubscribed.
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -33,6 +33,8 @@ int main(void)
 	FIELD(hamid_control_device, memory_limit_bytes);
 	FIELD(hamid_control_device, core_percent);
 	FIELD(hamid_control_device, weight);
+	FIELD(hamid_control_device, context_bytes);
+	FIELD(hamid_control_device, fixed_limit_bytes);
 	FIELD(hamid_control_device, reserved);
 	SIZE(hamid_live);
 	FIELD(hamid_live, magic);
@@ -98,6 +100,7 @@ int main(void)
 	NUMBER(HAMID_ENFORCED_MPS);
 	NUMBER(HAMID_ENFORCED_DMEM);
 	NUMBER(HAMID_SEEN_MPS);
+	NUMBER(HAMID_CONTROL_HAS_MEMORY_TERMS);
 	NUMBER(HAMID_CONTROL_MAGIC);
 	NUMBER(HAMID_USAGE_MAGIC);
 	NUMBER(HAMID_UUID_BYTES);
@@ -113,6 +116,7 @@ int main(void)
 	NUMBER(HAMID_MODE_HARD);
 	NUMBER(HAMID_MODE_LEND);
 	NUMBER(HAMID_MODE_PRIORITY);
+	TEXT(HAMID_FIXED_SUFFIX);
 	TEXT(HAMID_LIMITS_DIR);
 	TEXT(HAMID_CONTROL_FILE);
 	TEXT(HAMID_LIVE_FILE);

@@ -20,7 +20,7 @@ FIELDS = {
     ),
     "hamid_control_device": (
         pages.CONTROL_DEVICE,
-        "uuid memory_limit_bytes core_percent weight reserved",
+        "uuid memory_limit_bytes core_percent weight context_bytes fixed_limit_bytes reserved",
     ),
     "hamid_live": (
         live.LIVE_HEADER,
@@ -124,6 +124,8 @@ def test_numbers_and_paths_are_the_same_on_both_sides(layout):
         "HAMID_ENFORCED_MPS": pages.Enforced.MPS,
         "HAMID_ENFORCED_DMEM": pages.Enforced.DMEM,
         "HAMID_SEEN_MPS": pages.Enforced.MPS_CLAIMED,
+        "HAMID_CONTROL_HAS_MEMORY_TERMS": pages.CONTROL_HAS_MEMORY_TERMS,
+        "HAMID_FIXED_SUFFIX": pages.FIXED_SUFFIX,
         "HAMID_CONTROL_MAGIC": pages.CONTROL_MAGIC,
         "HAMID_USAGE_MAGIC": pages.USAGE_MAGIC,
         "HAMID_UUID_BYTES": pages.UUID_BYTES,

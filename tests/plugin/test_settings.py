@@ -31,6 +31,8 @@ def test_the_defaults_are_careful_where_hami_is_not():
         ("device_memory_scaling", -1),
         ("device_memory_scaling", 10.5),
         ("device_memory_scaling", float("nan")),
+        ("context_memory_mib", -1),
+        ("context_memory_mib", 65_537),
         ("device_core_scaling", 0),
         ("device_core_scaling", 11),
         ("default_slice_memory_mib", 0),

@@ -8,6 +8,7 @@ that HAMi gave them; the library does not read them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from hamid.hooks.abi import contract
@@ -113,8 +114,35 @@ def environment(
     return envs
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTerms:
+    """How a node counts device memory, besides each container's limit.
+
+    Attributes:
+        context_mib: what each CUDA context is charged; 0: contexts take no part of the limit.
+        scaling: promised memory over real memory; above 1, so much of a limit as the card has for
+            it may be held fast, and the rest be managed memory only.
+    """
+
+    context_mib: int = 0
+    scaling: float = 1.0
+
+    def fixed_bytes(self, memory_bytes: int) -> int | None:
+        """Of this limit what may be held fast; None: all of it."""
+        if self.scaling <= 1:
+            return None
+        return int(memory_bytes / Decimal(str(self.scaling)))
+
+
+NO_TERMS: Final = MemoryTerms()
+
+
 def container_limits(
-    shares: Sequence[DeviceShare], *, priority: int | None, generation: int
+    shares: Sequence[DeviceShare],
+    *,
+    priority: int | None,
+    generation: int,
+    terms: MemoryTerms = NO_TERMS,
 ) -> ContainerLimits:
     """The limits of the container that gets these shares, as its control page states them."""
     return ContainerLimits(
@@ -123,6 +151,8 @@ def container_limits(
                 device_uuid=share.device_uuid,
                 memory_bytes=share.memory_mib * MIB,
                 core_percent=share.core_percent,
+                context_bytes=terms.context_mib * MIB,
+                fixed_bytes=terms.fixed_bytes(share.memory_mib * MIB),
             )
             for share in shares
         ),

@@ -32,7 +32,7 @@ UNLIMITED: Final = 2**64 - 1
 CORE_PERCENT_MAX: Final = 100
 
 CONTROL_HEADER: Final = struct.Struct("<QIIIIIIQQIII68s")
-CONTROL_DEVICE: Final = struct.Struct("<48sQII64s")
+CONTROL_DEVICE: Final = struct.Struct("<48sQIIQQ48s")
 CONTROL_CRC_OFFSET: Final = 52
 USAGE_HEADER: Final = struct.Struct("<QIIIIIIQII80s")
 USAGE_HEADER_BYTES: Final = 8192
@@ -53,6 +53,11 @@ CONTROL_HAS_FLAGS: Final = 1
 FLAG_TRUST_MPS: Final = 1
 
 _ENFORCED_KNOWN: Final = 0xF
+CONTROL_HAS_MEMORY_TERMS: Final = 2
+"""Feature bit: what a device costs a context, and how much of it need not be managed memory."""
+FIXED_SUFFIX: Final = "/fixed"
+"""Of names in the usage page: what of a device's bytes cannot leave an oversubscribed card."""
+
 SLOT_FREE: Final = 0
 SLOT_ACTIVE: Final = 1
 SLOT_EXITING: Final = 2
@@ -80,6 +85,10 @@ class DeviceLimit:
     """0: no cap; 100: the whole device."""
     weight: int = 1
     """Share of what is lent, in proportion to others."""
+    context_bytes: int = 0
+    """What each CUDA context, with its code, is charged; 0: contexts take no part of the limit."""
+    fixed_bytes: int | None = None
+    """Of an oversubscribed card: how much need not be managed memory. None: all of the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,12 +153,14 @@ def encode_control_page(limits: ContainerLimits) -> bytes:
         HookError: a value does not fit the page.
     """
     _check_limits(limits)
+    has_terms = any(d.context_bytes or d.fixed_bytes is not None for d in limits.devices)
     devices = b"".join(
         CONTROL_DEVICE.pack(
             device.device_uuid.encode(),
             UNLIMITED if device.memory_bytes is None else device.memory_bytes,
             device.core_percent,
             device.weight,
+            *_memory_terms(device, has_terms=has_terms),
             b"",
         )
         for device in limits.devices
@@ -163,7 +174,8 @@ def encode_control_page(limits: ContainerLimits) -> bytes:
         len(limits.devices),
         limits.mode,
         limits.generation,
-        CONTROL_HAS_FLAGS if limits.trusts_mps else 0,
+        (CONTROL_HAS_FLAGS if limits.trusts_mps else 0)
+        | (CONTROL_HAS_MEMORY_TERMS if has_terms else 0),
         limits.priority,
         0,
         FLAG_TRUST_MPS if limits.trusts_mps else 0,
@@ -184,13 +196,8 @@ def decode_control_page(page: bytes) -> ContainerLimits:
     fields = CONTROL_HEADER.unpack_from(page)
     magic, abi_version, size, header_bytes, device_bytes, device_count = fields[:6]
     mode, generation, features, priority, crc, flags, reserved = fields[6:]
-    _check_head(
-        "control",
-        magic,
-        CONTROL_MAGIC,
-        (abi_version, features & ~CONTROL_HAS_FLAGS),
-        (ABI_VERSION,),
-    )
+    unknown = features & ~(CONTROL_HAS_FLAGS | CONTROL_HAS_MEMORY_TERMS)
+    _check_head("control", magic, CONTROL_MAGIC, (abi_version, unknown), (ABI_VERSION,))
     if (header_bytes, device_bytes) != (CONTROL_HEADER.size, CONTROL_DEVICE.size):
         raise _corrupt("control", f"parts of {header_bytes} and {device_bytes} bytes")
     expected = CONTROL_HEADER.size + device_count * CONTROL_DEVICE.size
@@ -203,7 +210,7 @@ def decode_control_page(page: bytes) -> ContainerLimits:
         raise _corrupt("control", f"checksum {crc:#010x} is not that of its bytes")
 
     limits = ContainerLimits(
-        devices=tuple(_decode_devices(page)),
+        devices=tuple(_decode_devices(page, has_terms=bool(features & CONTROL_HAS_MEMORY_TERMS))),
         priority=priority,
         generation=generation,
         mode=CoreMode(mode),
@@ -278,6 +285,9 @@ def _check_limits(limits: ContainerLimits) -> None:
         _check_uuid(device.device_uuid)
         if device.memory_bytes is not None:
             _check_range("memory_bytes", device.memory_bytes, UNLIMITED - 1)
+        _check_range("context_bytes", device.context_bytes, UNLIMITED)
+        if device.fixed_bytes is not None:
+            _check_range("fixed_bytes", device.fixed_bytes, UNLIMITED - 1)
         _check_range("core_percent", device.core_percent, CORE_PERCENT_MAX)
         _check_range("weight", device.weight, 2**32 - 1)
 
@@ -327,11 +337,18 @@ def _with_crc(page: bytes) -> bytes:
     return page[:CONTROL_CRC_OFFSET] + zlib.crc32(blank).to_bytes(4, "little") + page[end:]
 
 
-def _decode_devices(page: bytes) -> Iterator[DeviceLimit]:
-    for uuid, memory, core_percent, weight, reserved in CONTROL_DEVICE.iter_unpack(
-        page[CONTROL_HEADER.size :]
-    ):
+def _memory_terms(device: DeviceLimit, *, has_terms: bool) -> tuple[int, int]:
+    if not has_terms:
+        return 0, 0
+    return device.context_bytes, UNLIMITED if device.fixed_bytes is None else device.fixed_bytes
+
+
+def _decode_devices(page: bytes, *, has_terms: bool) -> Iterator[DeviceLimit]:
+    for fields in CONTROL_DEVICE.iter_unpack(page[CONTROL_HEADER.size :]):
+        uuid, memory, core_percent, weight, context, fixed, reserved = fields
         text = _text(uuid)
+        if not has_terms and (context or fixed):
+            raise _corrupt("control", f"memory terms {context}, {fixed} that it says it lacks")
         if text is None or any(reserved):
             raise _corrupt("control", f"device {uuid!r}, reserved bytes {reserved[:8].hex()}…")
         yield DeviceLimit(
@@ -339,6 +356,8 @@ def _decode_devices(page: bytes) -> Iterator[DeviceLimit]:
             memory_bytes=None if memory == UNLIMITED else memory,
             core_percent=core_percent,
             weight=weight,
+            context_bytes=context,
+            fixed_bytes=None if fixed == UNLIMITED or not has_terms else fixed,
         )
 
 
@@ -369,7 +388,7 @@ def _usage_process(
     for device_index, uuid in enumerate(uuids):
         at = start + USAGE_SLOT.size + device_index * USAGE_CELL.size
         used_bytes, _ = USAGE_CELL.unpack_from(page, at)
-        if uuid is not None and used_bytes:
+        if uuid is not None and used_bytes and not uuid.endswith(FIXED_SUFFIX):
             used[uuid] = min(used.get(uuid, 0) + used_bytes, 2**63 - 1)
     return ProcessUsage(
         slot_index=index,

@@ -2,6 +2,7 @@
 #include "route.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,7 +208,7 @@ void route_start(void)
 	}
 }
 
-uint64_t charged_bytes(void)
+static uint64_t counted_bytes(bool is_fixed)
 {
 	static const struct hamid_usage *page;
 	if (!page) {
@@ -225,8 +226,19 @@ uint64_t charged_bytes(void)
 	uint64_t sum = 0;
 	for (uint32_t i = 0; i < page->slots_high_water; i++)
 		for (uint32_t j = 0; slots[i].pid == (uint32_t)getpid() && j < page->device_count; j++)
-			sum += slots[i].cells[j].used_bytes;
+			if ((strchr(page->device_uuids[j], '/') != NULL) == is_fixed)
+				sum += slots[i].cells[j].used_bytes;
 	return sum;
+}
+
+uint64_t charged_bytes(void)
+{
+	return counted_bytes(false);
+}
+
+uint64_t fixed_bytes(void)
+{
+	return counted_bytes(true);
 }
 
 uint64_t physical_bytes(void)

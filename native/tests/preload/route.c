@@ -5,6 +5,8 @@
  *   route cycles ROUTE COUNT      take and give 2 MiB, COUNT times
  *   route odd                     what is legal, or wrong, with frees: a line per case
  *   route handles                 memory with handles at its edges: a line per case
+ *   route contexts                what contexts cost: a line per case
+ *   route touch UNIT_MIB          take plainly until refused, write to all of it, read it all again
  *   route random SEED STEPS       random legal calls; after each, is our charge the driver's figure?
  */
 #include <stdio.h>
@@ -154,6 +156,66 @@ static int act_handles(void)
 	return 0;
 }
 
+/* The heap of device-side malloc; a context has 8 MiB of it from the start. */
+static CUresult set_heap(size_t mib)
+{
+	return cuCtxSetLimit(2, mib * MIB);
+}
+
+static int act_contexts(void)
+{
+	CUcontext primary, second, third = NULL;
+	cuCtxGetCurrent(&primary);
+	say("primary", CUDA_SUCCESS);
+	say("retained again", cuDevicePrimaryCtxRetain(&primary, 0));
+	say("released again", cuDevicePrimaryCtxRelease_v2(0));
+	say("second", cuCtxCreate_v2(&second, 0, 0));
+	say("heap", set_heap(72));
+	say("heap lowered", set_heap(40));
+	say("heap raised", set_heap(136));
+	say("heap of all there is", set_heap(1 << 20));
+	say("unknown limit", cuCtxSetLimit(77, MIB));
+	say("third", cuCtxCreate_v2(&third, 0, 0));
+	say("second destroyed", cuCtxDestroy_v2(second));
+	say("destroyed twice", cuCtxDestroy_v2(second));
+	cuCtxSetCurrent(primary);
+	say("printf", cuCtxSetLimit(1, 9 * MIB));
+	say("primary reset", cuDevicePrimaryCtxReset_v2(0));
+	say("primary released", cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+static int act_touch(size_t unit_mib)
+{
+	CUresult last, failed = CUDA_SUCCESS;
+	uint64_t most = 0;
+	long wrong = 0, managed = 0;
+	const size_t count = fill(route_named("alloc"), unit_mib * MIB, &last);
+	const uint64_t charged = charged_bytes(), fixed = fixed_bytes();
+	for (size_t i = 0; i < count; i++) {
+		unsigned int is_managed = 0;
+		cuPointerGetAttribute(&is_managed, 8, taken[i].address);
+		managed += is_managed != 0;
+		CUresult cr = cuMemsetD8_v2(taken[i].address, (unsigned char)i, unit_mib * MIB);
+		failed = cr == CUDA_SUCCESS ? failed : cr;
+		most = physical_bytes() > most ? physical_bytes() : most;
+	}
+	for (size_t i = 0; i < count; i++) {
+		unsigned char byte = (unsigned char)~i;
+		CUresult cr = cuMemcpyDtoH_v2(&byte, taken[i].address + unit_mib * MIB - 1, 1);
+		failed = cr == CUDA_SUCCESS ? failed : cr;
+		wrong += byte != (unsigned char)i;
+	}
+	for (size_t i = 0; i < count; i++)
+		cuMemFree_v2(taken[i].address);
+	printf("{\"count\": %zu, \"managed\": %ld, \"charged\": %llu, \"fixed\": %llu, \"most\": %llu, "
+	       "\"result\": %d, \"failed\": %d, \"wrong\": %ld, \"left\": %llu}\n",
+	       count, managed, (unsigned long long)charged, (unsigned long long)fixed,
+	       (unsigned long long)most, (int)last, (int)failed, wrong,
+	       (unsigned long long)(charged_bytes() + fixed_bytes()));
+	return 0;
+}
+
 static uint64_t dice = 88172645463325252ull;
 
 static uint64_t roll(uint64_t sides)
@@ -229,6 +291,10 @@ int main(int argc, char **argv)
 		return act_odd();
 	if (strcmp(act, "handles") == 0)
 		return act_handles();
+	if (strcmp(act, "contexts") == 0)
+		return act_contexts();
+	if (strcmp(act, "touch") == 0 && argc == 3)
+		return act_touch(strtoul(argv[2], NULL, 10));
 	if (strcmp(act, "random") == 0 && argc == 4)
 		return act_random(strtoul(argv[2], NULL, 10), atol(argv[3]));
 	return 2;

@@ -32,4 +32,6 @@ void route_start(void);
 
 /* What this process is charged in the usage page, and what the simulated driver gave it. */
 uint64_t charged_bytes(void);
+/* Of that, what cannot leave an oversubscribed device. */
+uint64_t fixed_bytes(void);
 uint64_t physical_bytes(void);

@@ -53,6 +53,71 @@ static void *churn(void *argument)
 	return NULL;
 }
 
+static void set_fixed_limit(uint64_t limit_bytes, uint64_t fixed_bytes)
+{
+	struct test_page page = test_control_page(limit_bytes);
+	page.header.feature_bits = HAMID_CONTROL_HAS_MEMORY_TERMS;
+	page.devices[0].fixed_limit_bytes = fixed_bytes;
+	page.devices[1].fixed_limit_bytes = HAMID_UNLIMITED;
+	test_seal(&page);
+	test_write_control(&page, sizeof page);
+}
+
+static uint64_t fixed_used_bytes(void)
+{
+	uint64_t used = 12345;
+	EXPECT_EQUAL(pages_used(TEST_UUID HAMID_FIXED_SUFFIX, &used), 0);
+	return used;
+}
+
+static void check_oversubscribed(void)
+{
+	struct ledger_charge fixed, managed, none;
+	struct ledger_entry entry;
+	CHECK("of an oversubscribed device what is fixed is held to its share, and all to the limit")
+	{
+		set_fixed_limit(100, 60);
+		EXPECT_EQUAL(ledger_reserve(&card, 61, &none), -ENOMEM);
+		EXPECT_EQUAL(ledger_reserve(&card, 50, &fixed), 0);
+		EXPECT(ledger_is_oversubscribed(&card));
+		EXPECT_EQUAL(ledger_reserve(&card, 11, &none), -ENOMEM);
+		EXPECT_EQUAL(used_bytes(), 50);
+		EXPECT_EQUAL(ledger_reserve_managed(&card, 51, &managed), -ENOMEM);
+		EXPECT_EQUAL(ledger_reserve_managed(&card, 45, &managed), 0);
+		EXPECT_EQUAL(ledger_reserve(&card, 6, &none), -ENOMEM);
+		EXPECT_EQUAL(used_bytes(), 95);
+		EXPECT_EQUAL(fixed_used_bytes(), 50);
+	}
+
+	CHECK("what is given back goes back to both")
+	{
+		EXPECT_EQUAL(ledger_resize(&fixed, 20), 0);
+		EXPECT_EQUAL(fixed_used_bytes(), 20);
+		EXPECT_EQUAL(ledger_resize(&fixed, 61), -ENOMEM);
+		ledger_force(&fixed, 70);
+		EXPECT_EQUAL(fixed_used_bytes(), 70);
+		EXPECT_EQUAL(used_bytes(), 115);
+		commit(&fixed, 0x1000);
+		commit(&managed, 0x2000);
+		EXPECT_EQUAL(take(0x1000, &entry), 0);
+		ledger_release(&entry);
+		EXPECT_EQUAL(take(0x2000, &entry), 0);
+		ledger_release(&entry);
+		EXPECT_EQUAL(used_bytes(), 0);
+		EXPECT_EQUAL(fixed_used_bytes(), 0);
+	}
+
+	CHECK("a share that is raised is seen before a no")
+	{
+		EXPECT_EQUAL(ledger_reserve(&card, 60, &fixed), 0);
+		set_fixed_limit(100, 90);
+		EXPECT_EQUAL(ledger_reserve(&card, 30, &none), 0);
+		ledger_cancel(&fixed);
+		ledger_cancel(&none);
+		EXPECT_EQUAL(fixed_used_bytes(), 0);
+	}
+}
+
 static void check_many(void)
 {
 	struct ledger_charge charge;
@@ -225,6 +290,8 @@ int main(void)
 		EXPECT_EQUAL(ledger_reserve(&unnamed, 1, &charge), -ENOMEM);
 	}
 
+	check_oversubscribed();
+	test_set_limit(100 * MIB);
 	check_many();
 	check_references();
 	check_contexts();

@@ -59,6 +59,28 @@ int main(void)
 		}
 	}
 
+	CHECK("memory terms are read, and without them all of a limit is fixed")
+	{
+		struct test_page page = test_control_page(3000ull << 20);
+		test_seal(&page);
+		EXPECT_EQUAL(parse(&page, &limits), 0);
+		EXPECT_EQUAL(limits.devices[0].fixed_limit_bytes, 3000ull << 20);
+		EXPECT_EQUAL(limits.devices[0].context_bytes, 0);
+		EXPECT(limits.devices[1].fixed_limit_bytes == HAMID_UNLIMITED);
+		page.header.feature_bits = HAMID_CONTROL_HAS_MEMORY_TERMS;
+		page.devices[0].context_bytes = 300 << 20;
+		page.devices[0].fixed_limit_bytes = 1500ull << 20;
+		page.devices[1].fixed_limit_bytes = HAMID_UNLIMITED;
+		test_seal(&page);
+		EXPECT_EQUAL(parse(&page, &limits), 0);
+		EXPECT_EQUAL(limits.devices[0].fixed_limit_bytes, 1500ull << 20);
+		EXPECT_EQUAL(limits.devices[0].context_bytes, 300 << 20);
+		page.devices[0].fixed_limit_bytes = 9000ull << 20;
+		test_seal(&page);
+		EXPECT_EQUAL(parse(&page, &limits), 0);
+		EXPECT_EQUAL(limits.devices[0].fixed_limit_bytes, 3000ull << 20);
+	}
+
 	CHECK("every length but the right one is refused")
 	{
 		struct test_page page = test_control_page(1 << 20);
@@ -82,6 +104,8 @@ int main(void)
 		REFUSED((page.header.feature_bits = HAMID_CONTROL_HAS_FLAGS, page.header.flags = 2), -EBADMSG);
 		REFUSED(page.header.reserved[67] = 1, -EBADMSG);
 		REFUSED(page.devices[1].reserved[0] = 1, -EBADMSG);
+		REFUSED(page.devices[0].context_bytes = 1, -EBADMSG);
+		REFUSED(page.devices[0].fixed_limit_bytes = 1, -EBADMSG);
 		REFUSED(page.devices[0].core_percent = 101, -EBADMSG);
 		REFUSED(page.devices[0].uuid[0] = '\0', -EBADMSG);
 		REFUSED(page.devices[0].uuid[3] = '\n', -EBADMSG);

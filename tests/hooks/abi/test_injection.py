@@ -3,7 +3,13 @@ from pathlib import PurePosixPath
 import pytest
 
 from hamid.hooks.abi import contract
-from hamid.hooks.abi.injection import HostPaths, InjectedMount, container_limits, injection
+from hamid.hooks.abi.injection import (
+    HostPaths,
+    InjectedMount,
+    MemoryTerms,
+    container_limits,
+    injection,
+)
 from hamid.hooks.abi.pages import DeviceLimit, decode_control_page, encode_control_page
 from hamid.model.quantities import MIB
 from tests.builders import make_share, uuid
@@ -92,3 +98,21 @@ def test_limits_are_in_bytes_and_survive_the_page():
     )
     assert limits.generation == 7
     assert decode_control_page(encode_control_page(limits)) == limits
+
+
+def test_by_default_contexts_are_not_charged_and_all_of_a_limit_is_the_card_s():
+    (device, _) = container_limits(TWO, priority=0, generation=7).devices
+
+    assert (device.context_bytes, device.fixed_bytes) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "fixed_mib"), [(1.0, None), (0.5, None), (2.0, 1_500), (1.5, 2_000), (1.25, 2_400)]
+)
+def test_of_a_scaled_card_so_much_of_a_limit_is_fixed_as_the_card_really_has(scaling, fixed_mib):
+    terms = MemoryTerms(context_mib=300, scaling=scaling)
+
+    (device, _) = container_limits(TWO, priority=0, generation=7, terms=terms).devices
+
+    assert device.context_bytes == 300 * MIB
+    assert device.fixed_bytes == (None if fixed_mib is None else fixed_mib * MIB)

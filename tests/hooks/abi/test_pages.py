@@ -42,6 +42,8 @@ device_limits = st.builds(
     memory_bytes=st.none() | st.integers(0, 2**64 - 2),
     core_percent=st.integers(0, 100),
     weight=st.integers(0, 2**32 - 1),
+    context_bytes=st.integers(0, 2**64 - 1),
+    fixed_bytes=st.none() | st.integers(0, 2**64 - 2),
 )
 container_limits = st.builds(
     ContainerLimits,
@@ -69,6 +71,15 @@ def test_a_control_page_has_these_bytes():
     assert page[128:176] == CARD.encode().ljust(48, b"\0")
     assert struct.unpack_from("<QII", page, 176) == (3000 * MIB, 30, 1)
     assert struct.unpack_from("<QII", page, 304) == (2**64 - 1, 0, 5)
+
+
+def test_memory_terms_are_written_with_a_feature_bit_that_older_libraries_refuse():
+    terms = replace(LIMITS.devices[0], context_bytes=300 * MIB, fixed_bytes=1500 * MIB)
+    page = encode_control_page(replace(LIMITS, devices=(terms, LIMITS.devices[1])))
+
+    assert struct.unpack_from("<Q", page, 40) == (pages.CONTROL_HAS_MEMORY_TERMS,)
+    assert struct.unpack_from("<QQ", page, 192) == (300 * MIB, 1500 * MIB)
+    assert struct.unpack_from("<QQ", page, 320) == (0, 2**64 - 1)
 
 
 @given(container_limits)
@@ -112,6 +123,8 @@ def sealed(page: bytes, offset: int, patch: bytes) -> bytes:
         pytest.param(28, b"\x03", PageCorrupt, id="a mode that we do not know"),
         pytest.param(56, b"\x01", PageCorrupt, id="flags without the feature"),
         pytest.param(127, b"\x01", PageCorrupt, id="something in reserved bytes"),
+        pytest.param(192, b"\x01", PageCorrupt, id="a context's cost without its feature bit"),
+        pytest.param(200, b"\x01", PageCorrupt, id="a real share without its feature bit"),
         pytest.param(255, b"\x01", PageCorrupt, id="something in a device's reserved bytes"),
         pytest.param(128, b"\0" * 48, PageCorrupt, id="a device without a name"),
         pytest.param(128, b"x" * 48, PageCorrupt, id="a name without an end"),
@@ -160,6 +173,13 @@ DEVICE = LIMITS.devices[0]
         ),
         pytest.param(
             replace(LIMITS, devices=(replace(DEVICE, weight=2**32),)), id="too large a weight"
+        ),
+        pytest.param(
+            replace(LIMITS, devices=(replace(DEVICE, context_bytes=-1),)), id="a negative context"
+        ),
+        pytest.param(
+            replace(LIMITS, devices=(replace(DEVICE, fixed_bytes=2**64 - 1),)),
+            id="a real share that would read as none",
         ),
         pytest.param(replace(LIMITS, devices=(replace(DEVICE, device_uuid=""),)), id="no name"),
         pytest.param(
