@@ -47,8 +47,8 @@ class FilterResult:
     """The nodes that fit, and why the others do not.
 
     Attributes:
-        failed: node → reason; making room there may help.
-        failed_unresolvable: node → reason; nothing that ends there would help.
+        failed: node → reason; kube-scheduler looks for pods to evict there.
+        failed_unresolvable: node → reason; it does not.
         error: when not empty, the answer is this error and nothing else.
     """
 

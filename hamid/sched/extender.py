@@ -211,13 +211,12 @@ class Extender:
             self._metrics.decisions.labels("placed").inc()
             self.refused.drop(request.pod_uid)
             fitting = frozenset(outcome.node_names)
-        hopeless = {name for name, found in outcome.refusals.items() if found.is_hopeless}
+        # kube-scheduler is not to look for pods to evict there: it knows nothing of cards, finds
+        # nobody in the way, and puts that into the pod's status, each time in another order of the
+        # nodes. That is a change of the pod, and so it tries it again, without end.
         return FilterResult(
             node_names=tuple(name for name in names if name in fitting),
-            failed={name: text for name, text in sentences.items() if name not in hopeless},
-            failed_unresolvable={
-                name: text for name, text in sentences.items() if name in hopeless
-            },
+            failed_unresolvable=sentences,
         )
 
     def _offer_again(self, node_name: str, names: tuple[str, ...]) -> FilterResult:

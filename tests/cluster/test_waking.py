@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.fleet import Fleet
 
-NODE = "gpu-0000"
+PORT = 21443
+NODES = 4
 CARD_MIB = 16_000
 SOON_S = 3.0
 FEW = 8
@@ -33,35 +34,40 @@ FEW = 8
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
-    """One node with one card of 16,000 MiB."""
-    card = Device(
-        device_uuid=DeviceUuid("card-a"),
-        device_index=0,
-        model="NVIDIA-T4",
-        memory_mib=CARD_MIB,
-        slot_count=10,
-    )
+    """Nodes with one card of 16,000 MiB each."""
     try:
-        with running_fleet(nodes=1) as made:
-            inventory = NodeInventory(node_name=NODE, devices=(card,))
-            made.annotate_node(NODE, {NODE_REGISTER: encode_node_inventory(inventory)})
+        with running_fleet(nodes=NODES, port=PORT) as made:
+            for number in range(NODES):
+                node = f"gpu-{number:04}"
+                made.annotate_node(node, {NODE_REGISTER: encode_node_inventory(inventory(node))})
             yield made
     except ClusterUnavailable as why:
         do_without(why)
 
 
+def inventory(node: str) -> NodeInventory:
+    card = Device(
+        device_uuid=DeviceUuid(f"card-of-{node}"),
+        device_index=0,
+        model="NVIDIA-T4",
+        memory_mib=CARD_MIB,
+        slot_count=10,
+    )
+    return NodeInventory(node_name=node, devices=(card,))
+
+
 @pytest.fixture
 def holder(fleet: Fleet) -> Iterator[str]:
-    """A pod that holds all of the card."""
-    (name,) = create(fleet, "pod-x")
-    fleet.watch.wait_bound([name])
-    yield name
+    """One of the pods that hold all cards."""
+    names = fleet.create_pods(gpu_pod(f"pod-x{n}", memory_mib=CARD_MIB) for n in range(NODES))
+    fleet.watch.wait_bound(names)
+    yield names[0]
     fleet.delete_pods(fleet.watch.pods)
-    fleet.watch.forget(["pod-x", "pod-y"])
+    fleet.watch.forget([*names, "pod-y"])
 
 
-def create(fleet: Fleet, name: str) -> list[str]:
-    return fleet.create_pods([gpu_pod(name, memory_mib=CARD_MIB)])
+def create(fleet: Fleet, name: str, **spec: object) -> list[str]:
+    return fleet.create_pods([gpu_pod(name, memory_mib=CARD_MIB, **spec)])
 
 
 def wait_refused(fleet: Fleet, name: str) -> None:
@@ -99,13 +105,26 @@ def test_d13_a_pod_that_waits_for_one_that_ends_is_bound_within_seconds(fleet: F
     fleet.books().check()
 
 
+def test_a_pod_of_high_priority_that_waits_is_not_tried_without_end(fleet: Fleet, holder: str):
+    """kube-scheduler looks for pods to evict; whom it finds must not become news of its own."""
+    fleet.cluster.kubectl("create", "priorityclass", "high", "--value=1000")
+    create(fleet, "pod-y", priorityClassName="high")
+    wait_refused(fleet, "pod-y")
+    before = filter_calls(fleet)
+
+    assert not fleet.watch.wait_for(lambda: "pod-y" in fleet.watch.bound_at_s, timeout_s=3)
+
+    assert filter_calls(fleet) - before <= FEW
+
+
 def test_a_cordon_that_is_lifted_wakes_the_pod_that_waits_for_the_card(fleet: Fleet, holder: str):
-    fleet.annotate_node(NODE, {DEVICE_CORDON: "card-a"})
+    node = fleet.watch.pods[holder]["spec"]["nodeName"]
+    fleet.annotate_node(node, {DEVICE_CORDON: f"card-of-{node}"})
     fleet.delete_pods([holder])
     create(fleet, "pod-y")
     wait_refused(fleet, "pod-y")
 
     lifted_at_s = time.monotonic()
-    fleet.annotate_node(NODE, {DEVICE_CORDON: None})
+    fleet.annotate_node(node, {DEVICE_CORDON: None})
 
     assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - lifted_at_s < SOON_S

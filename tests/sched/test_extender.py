@@ -108,7 +108,7 @@ async def test_a_pod_that_fits_nowhere_keeps_no_room(world):
     assert world.cache.reservations() == ()
 
 
-async def test_waiting_may_help_where_room_can_be_made(world):
+async def test_kube_scheduler_looks_for_nobody_to_evict_where_cards_are_short(world):
     first, second = await world.create(
         registered(), waiting(name="one", mib=39_000), waiting(name="two", mib=3_000)
     )
@@ -116,10 +116,10 @@ async def test_waiting_may_help_where_room_can_be_made(world):
 
     result = await world.filter(second)
 
-    assert result.failed == {
+    assert result.failed_unresolvable == {
         "node-a": "no card of 1 fits: 1 lacks memory (need 3000 MiB, most free 1000 MiB)"
     }
-    assert result.failed_unresolvable == {}
+    assert result.failed == {}
 
 
 async def test_the_second_pod_fits_after_the_init_phase_of_the_first(world):
@@ -134,7 +134,7 @@ async def test_the_second_pod_fits_after_the_init_phase_of_the_first(world):
     await world.filter(first)
     await world.binder.bind(first.bind("node-a"))
     await world.sync()
-    assert (await world.filter(second)).failed == {
+    assert (await world.filter(second)).failed_unresolvable == {
         "node-a": "no card of 1 fits: 1 lacks memory (need 10000 MiB, most free 6000 MiB)"
     }
 
