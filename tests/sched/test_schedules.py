@@ -1,6 +1,10 @@
-"""Random schedules of everything that can happen; the books must be right after each step."""
+"""Random schedules of everything that can happen; the books must be right after each step.
+
+Two hundred of them, or with HAMID_LONG=1 ten thousand.
+"""
 
 import asyncio
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +14,7 @@ from hamid.codec.allocation_record import read_allocation
 from hamid.errors import HamidError
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import NODES, PODS, PatchKind
+from hamid.model.device import WHOLE_DEVICE_PERCENT
 from hamid.sched.sinks import NodeSink, PodSink
 from tests.builders import container_object
 from tests.sched.builders import make_devices
@@ -19,6 +24,7 @@ from tests.sched.world import Call, World
 NODE_COUNT = 2
 CARD_COUNT = 2
 CARD_MIB = 8_000
+SLOTS = 3
 
 SHAPES = (
     {"containers": (container_object("a", {"gpu": 1, "gpumem": 3_000, "gpucores": 30}),)},
@@ -40,6 +46,8 @@ SHAPES = (
     {"containers": (container_object("a"),)},
 )
 
+IS_LONG = os.environ.get("HAMID_LONG") == "1"  # noqa: TID251 - whoever runs the tests says so
+
 INITIALIZED = {"type": "Initialized", "status": "True"}
 
 
@@ -51,7 +59,7 @@ class Schedule:
         self.count = 0
 
     async def begin(self):
-        devices = make_devices(CARD_COUNT, memory_mib=CARD_MIB, slot_count=3)
+        devices = make_devices(CARD_COUNT, memory_mib=CARD_MIB, slot_count=SLOTS)
         self.nodes = {f"n{i}": registered(f"n{i}", devices) for i in range(NODE_COUNT)}
         await self.world.create(*self.nodes.values())
 
@@ -152,7 +160,7 @@ class Schedule:
     async def change_node(self, number, how):
         name = f"n{number % NODE_COUNT}"
         devices = make_devices(
-            CARD_COUNT, memory_mib=CARD_MIB, slot_count=3, is_healthy=how % 3 > 0
+            CARD_COUNT, memory_mib=CARD_MIB, slot_count=SLOTS, is_healthy=how % 3 > 0
         )
         node = registered(name, devices, cordoned=["card-0"] if how % 3 == 1 else ())
         await self.world.kube.patch(
@@ -188,9 +196,12 @@ class Schedule:
                 continue
             is_initialized = INITIALIZED in status.get("conditions", ())
             for uuid, hold in allocation.holds(is_initialized=is_initialized).items():
-                key = (allocation.node_name, uuid)
-                used[key] = used.get(key, 0) + hold.memory_mib
-        assert all(mib <= CARD_MIB for mib in used.values())
+                used.setdefault((allocation.node_name, uuid), []).append(hold)
+        for holds in used.values():
+            assert sum(hold.memory_mib for hold in holds) <= CARD_MIB
+            assert sum(hold.core_percent for hold in holds) <= WHOLE_DEVICE_PERCENT
+            assert sum(hold.slots for hold in holds) <= SLOTS
+            assert len(holds) == 1 or not any(hold.is_exclusive for hold in holds)
 
 
 STEPS = (
@@ -236,7 +247,7 @@ async def run(steps):
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=10_000 if IS_LONG else 200)
 @given(
     st.lists(
         st.tuples(st.sampled_from(STEPS), st.integers(0, 99), st.integers(0, 99)),
