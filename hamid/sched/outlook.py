@@ -86,7 +86,7 @@ def outlook(
     changes: tuple[Change, ...] = ()
     if isinstance(outcome, Unplaceable):
         changes = smallest_changes(request, judged, policies, refusals=outcome.refusals)
-        going = departure(request, judged, tenants, policies)
+        going = departure(request, judged, tenants, policies, refusals=outcome.refusals)
         changes += () if going is None else (going,)
     return Outlook(
         request=request,
