@@ -10,8 +10,17 @@ from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import NODE_POLICIES, ContainerKind, PolicyName
 from hamid.model.shortfall import Resource
 from hamid.sched.placement.fit import OF_THE_DEVICE, share_on
-from hamid.sched.placement.place import NodePlacement, Placement, place, place_on_node
+from hamid.sched.placement.fragmentation import Fragmentation
+from hamid.sched.placement.place import (
+    NodePlacement,
+    Placement,
+    place,
+    place_on_node,
+    with_allocation,
+)
 from hamid.sched.placement.policy import LOAD_ORDERINGS, Policies
+from hamid.sched.placement.rows import Placer
+from hamid.sched.placement.typical import Arrivals, shapes_of
 from tests.sched.builders import make_container, make_device, make_node, make_request
 
 CARD_MIB = 8
@@ -205,3 +214,64 @@ def test_the_best_node_is_the_best_by_policy(request_, drawn, policies_):
     assert costs == sorted(costs)
     if policies_.node[0] in LOAD_ORDERINGS:
         assert loads == sorted(loads, reverse=policies_.node[0] is PolicyName.BINPACK)
+
+
+def named(drawn):
+    return [make_node(f"node-{n}", usages=node.usages) for n, node in enumerate(drawn)]
+
+
+@given(requests(max_containers=2), st.lists(nodes(), max_size=3), policies)
+def test_a_cluster_takes_a_pod_exactly_on_the_nodes_where_brute_force_finds_room(
+    request_, drawn, policies_
+):
+    cluster = named(drawn)
+
+    outcome = place(request_, cluster, policies=policies_)
+
+    fitting = {node.node_name for node in cluster if fits_somehow(request_, node)}
+    assert isinstance(outcome, Placement) is bool(fitting)
+    assert outcome.refusals.keys() == {node.node_name for node in cluster} - fitting
+    if isinstance(outcome, Placement):
+        assert set(outcome.node_names) == fitting
+        assert [found.node_name for found in outcome.ranked] == list(outcome.node_names)
+
+
+STEP = st.tuples(st.integers(0, 2), nodes(), requests(max_containers=2), st.integers(0, 12))
+
+
+@given(st.lists(STEP, min_size=1, max_size=12))
+def test_whatever_came_before_the_answer_is_that_of_one_who_just_looks(steps):
+    """Same nodes, same request, same typical shapes: same answer, and a true one."""
+    placer, arrivals = Placer(policies=Policies()), Arrivals()
+    cluster = named([make_node(usages=[])] * 3)
+    for step, (number, node, request_, count) in enumerate(steps):
+        cluster[number] = make_node(f"node-{number}", usages=node.usages)
+        for again in range(count):
+            for seen in (placer.arrivals, arrivals):
+                seen.count(f"uid-{step}-{again}", shapes_of(request_))
+
+        found = placer.place(request_, cluster)
+
+        measure = Fragmentation(arrivals.typical)
+        assert found == place(request_, cluster, policies=Policies(), measure=measure)
+        assert found.refusals.keys() == {
+            node.node_name for node in cluster if not fits_somehow(request_, node)
+        }
+
+
+@given(st.lists(nodes(), min_size=1, max_size=3), st.lists(requests(max_containers=2), max_size=8))
+def test_a_cluster_that_is_filled_is_never_over_capacity(drawn, arriving):
+    placer = Placer(policies=Policies())
+    cluster = {node.node_name: node for node in named(drawn)}
+    before = {name: [is_over(usage) for usage in node.usages] for name, node in cluster.items()}
+    for number, request_ in enumerate(arriving):
+        placer.arrivals.count(f"uid-{number}", shapes_of(request_))
+        outcome = placer.place(request_, cluster.values())
+        if isinstance(outcome, Placement):
+            node = cluster[outcome.best.node_name]
+            allocation = outcome.best.allocation(f"uid-{number}")
+            cluster[node.node_name] = with_allocation(node, allocation)
+
+    after = {name: [is_over(usage) for usage in node.usages] for name, node in cluster.items()}
+
+    assert after == before
