@@ -252,6 +252,7 @@ def explain(pod: str, server: str, *, as_json: bool, **copy_options: Any) -> Non
 @click.option("--gpucores", help="Percent of each card's cores.")
 @click.option("--cpu", help="Processors of the node, such as 4 or 500m.")
 @click.option("--memory", help="Main memory of the node, such as 16Gi.")
+@click.option("--namespace", help="Where the pods would be: its quotas count.")
 @click.option("--annotation", multiple=True, help="KEY=VALUE of the pod; several times.")
 @click.option("--without-node", multiple=True, help="As if this node were drained; several times.")
 @click.option("--without-card", multiple=True, help="As if the card of this UUID were lost.")

@@ -144,6 +144,8 @@ def fit_lines(answer: JsonObject) -> Iterator[str]:
     """The answer of /fit, for people."""
     nodes, what_if = answer["nodes"], answer["what_if"]
     yield f"{_counted(answer['pods'], 'more pod')} on {_counted(len(nodes), 'node')}"
+    if answer.get("quota_pods") is not None:
+        yield f"  but the namespace's quota leaves room for {answer['quota_pods']}"
     if what_if is not None:
         lost = [*what_if["without_nodes"], *what_if["without_cards"]]
         words = [f"without {', '.join(lost)}"] if lost else []

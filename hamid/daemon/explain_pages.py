@@ -31,7 +31,7 @@ CONTAINER: Final = "main"
 """The name that the only container of a shape has."""
 
 _HOST: Final = ("cpu", "memory")
-_OTHERS: Final = ("annotation", "without-node", "without-card", "with-node")
+_OTHERS: Final = ("namespace", "annotation", "without-node", "without-card", "with-node")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +108,9 @@ def pod_of_query(query: MultiMapping[str], names: ResourceNames) -> JsonObject:
         if not is_given:
             raise RequestError(f"annotation {text!r} has no value", hint="write KEY=VALUE")
         annotations[key] = value
+    meta = {"name": "shape", "namespace": query.get("namespace", ""), "uid": ""}
     return {
-        "metadata": {"name": "shape", "namespace": "", "uid": "", "annotations": annotations},
+        "metadata": {**meta, "annotations": annotations},
         "spec": {"containers": [{"name": CONTAINER, "resources": {"limits": amounts}}]},
     }
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hamid.sched.placement.card_terms import card_terms
 from hamid.sched.placement.explain import card_reasons, card_sentence
 from hamid.sched.placement.fragmentation import Fragmentation
-from hamid.sched.placement.place import Placement
+from hamid.sched.placement.over_quota import overdraft_clause
+from hamid.sched.placement.place import Placement, Unplaceable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from hamid.model.allocation import PodAllocation
     from hamid.model.device import DeviceUsage
     from hamid.model.node import NodeSnapshot
+    from hamid.model.quota import Overdraft
     from hamid.model.request import PodRequest, PolicyName
     from hamid.sched.outlook import Outlook
     from hamid.sched.placement.capacity import Capacity, Resettled
@@ -48,7 +50,7 @@ class WhatIf:
 def pending_answer(found: Outlook) -> JsonObject:
     """Why the pod waits, by what the nodes are now."""
     outcome = found.outcome
-    if isinstance(outcome, Placement):
+    if isinstance(outcome, Placement) and found.over_quota is None:
         names = list(outcome.node_names[:NODES_SHOWN])
         count = len(outcome.node_names)
         return {
@@ -59,11 +61,15 @@ def pending_answer(found: Outlook) -> JsonObject:
             "reasons": [],
             "changes": [],
         }
+    refusals = outcome.refusals if isinstance(outcome, Unplaceable) else {}
     return {
         "fits_now": [],
         "sentence": found.sentence,
         "set_aside": found.set_aside_count,
-        "reasons": [_reason(reason) for reason in card_reasons(found.request, outcome.refusals)],
+        "reasons": [
+            *(() if found.over_quota is None else map(_overdraft, found.over_quota.overdrafts)),
+            *map(_reason, card_reasons(found.request, refusals)),
+        ],
         "changes": [_change(change) for change in found.changes],
     }
 
@@ -79,6 +85,20 @@ def _reason(reason: CardReason) -> JsonObject:
         "lacking": reason.lacking,
         "unit": reason.unit,
         "text": reason.text,
+    }
+
+
+def _overdraft(over: Overdraft) -> JsonObject:
+    return {
+        "kind": "quota",
+        "cards": 0,
+        "nodes": 0,
+        "asked": over.asked,
+        "free": max(over.bound.left, 0),
+        "capacity": over.bound.limit.hard,
+        "lacking": over.excess,
+        "unit": over.bound.limit.resource.value,
+        "text": overdraft_clause(over),
     }
 
 

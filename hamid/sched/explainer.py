@@ -12,7 +12,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.codec.pod_request import decode_pod_request
+from hamid.codec.quota import decode_payer
 from hamid.errors import RequestError
+from hamid.model.quota import copies, least_charge
 from hamid.sched.added_nodes import added_node
 from hamid.sched.answers import (
     anew_answer,
@@ -105,6 +107,7 @@ class Explainer:
             policies,
             tenants=tenants_of(self.cache.pod_records()),
             offered=frozenset() if scene is None else scene.offered,
+            bounds=self.cache.bounds(record.payer),
         )
         return answer | {"state": "pending"} | pending_answer(found)
 
@@ -162,7 +165,12 @@ class Explainer:
         nodes = self.cache.snapshots()
         self._assert_known(nodes, what_if)
         supposed = _Supposed(what_if, self._added(nodes, what_if), self._leaving(what_if))
-        return await asyncio.to_thread(_fit, request, nodes, supposed, self.settings.policies)
+        answer = await asyncio.to_thread(_fit, request, nodes, supposed, self.settings.policies)
+        return answer | {"quota_pods": self._quota_pods(pod, request)}
+
+    def _quota_pods(self, pod: JsonObject, request: PodRequest) -> int | None:
+        """How many the quotas leave room for; a percentage is counted as the least it can be."""
+        return copies(self.cache.bounds(decode_payer(pod)), least_charge(request))
 
     def _assert_known(self, nodes: Sequence[NodeSnapshot], what_if: WhatIf) -> None:
         cards = {usage.device.device_uuid for node in nodes for usage in node.usages}

@@ -4,6 +4,8 @@ Judged are the nodes that kube-scheduler let us choose among when it last asked 
 it has against the others (taints, selectors, volumes, processors) no change of cards would heal.
 Where it has not asked yet, as in a copy of a cluster, at least those are set aside whose processors
 or main memory do not suffice.
+
+What a quota keeps away no change of cards helps; so then no change is told.
 """
 
 from __future__ import annotations
@@ -13,13 +15,17 @@ from typing import TYPE_CHECKING
 
 from hamid.sched.placement.departure import Tenant, departure
 from hamid.sched.placement.explain import cluster_sentence
+from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.place import Unplaceable, place
 from hamid.sched.placement.smallest_change import smallest_changes
+from hamid.sched.placement.typical import Arrivals
+from hamid.sched.placement.within import quota_refusal, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hamid.model.node import NodeSnapshot
+    from hamid.model.quota import Bound
     from hamid.model.request import PodRequest
     from hamid.sched.placement.change import Change
     from hamid.sched.placement.place import Placement
@@ -35,10 +41,12 @@ class Outlook:
         changes: any one of them would make the pod fit; none where it fits.
         set_aside_count: nodes that were not judged.
         is_offered: whether kube-scheduler has set them aside.
+        over_quota: what a quota has against the pod; None where that is nothing.
     """
 
     request: PodRequest
     outcome: Placement | Unplaceable
+    over_quota: QuotaRefusal | None = None
     changes: tuple[Change, ...] = ()
     set_aside_count: int = 0
     is_offered: bool = False
@@ -47,8 +55,10 @@ class Outlook:
     def sentence(self) -> str:
         """Why the pod waits; empty where it fits."""
         if not isinstance(self.outcome, Unplaceable):
-            return ""
+            return "" if self.over_quota is None else self.over_quota.sentence
         sentence = cluster_sentence(self.request, self.outcome.refusals)
+        if self.over_quota is not None:
+            sentence = f"{self.over_quota.sentence}. Besides, {sentence}"
         count = self.set_aside_count
         if not count:
             return sentence
@@ -68,6 +78,7 @@ def outlook(
     *,
     tenants: Iterable[Tenant] = (),
     offered: frozenset[str] = frozenset(),
+    bounds: Sequence[Bound] = (),
 ) -> Outlook:
     """Judge the pod.
 
@@ -77,14 +88,16 @@ def outlook(
         policies: of the cluster.
         tenants: who holds cards.
         offered: the nodes that kube-scheduler let us choose among; empty where it has not asked.
+        bounds: what quotas leave for the pod.
     """
     if offered:
         judged = [node for node in nodes if node.node_name in offered]
     else:
         judged = [n for n in nodes if n.host_free is None or n.host_free.covers(request.host)]
     outcome = place(request, judged, policies=policies)
+    over_quota = _over_quota(request, outcome, judged, policies, bounds)
     changes: tuple[Change, ...] = ()
-    if isinstance(outcome, Unplaceable):
+    if isinstance(outcome, Unplaceable) and over_quota is None:
         changes = smallest_changes(request, judged, policies, refusals=outcome.refusals)
         going = departure(request, judged, tenants, policies, refusals=outcome.refusals)
         changes += () if going is None else (going,)
@@ -94,7 +107,31 @@ def outlook(
         changes=changes,
         set_aside_count=len(nodes) - len(judged),
         is_offered=bool(offered),
+        over_quota=over_quota,
     )
+
+
+def _over_quota(
+    request: PodRequest,
+    outcome: Placement | Unplaceable,
+    nodes: Sequence[NodeSnapshot],
+    policies: Policies,
+    bounds: Sequence[Bound],
+) -> QuotaRefusal | None:
+    """What keeps the pod from all nodes whose cards would do, or would keep it from any."""
+    if (refusal := quota_refusal(request, bounds)) is not None:
+        return refusal
+    left = within(
+        request,
+        outcome,
+        bounds=bounds,
+        nodes={node.node_name: node for node in nodes},
+        policies=policies,
+        typical=Arrivals().typical,
+    )
+    if not isinstance(left, Unplaceable):
+        return None
+    return next((r for r in left.refusals.values() if isinstance(r, QuotaRefusal)), None)
 
 
 def tenants_of(records: Iterable[PodRecord]) -> tuple[Tenant, ...]:

@@ -182,7 +182,7 @@ class QuotaBooks:
         if remarks == self._remarks.get(key, ()):
             return
         for said in remarks:
-            log.warning("quota key limits nothing", quota="/".join(key), reason=said)
+            log.warning("quota key not counted", quota="/".join(key), reason=said)
         if remarks:
             self._remarks[key] = remarks
         else:

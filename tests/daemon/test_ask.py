@@ -192,6 +192,12 @@ def test_capacity_in_words():
     assert len(list(fit_lines(FIT | {"what_if": None}))) == 22
 
 
+def test_a_quota_with_less_room_is_told():
+    assert list(fit_lines(FIT | {"quota_pods": 2}))[1] == (
+        "  but the namespace's quota leaves room for 2"
+    )
+
+
 def test_the_command_line_asks_and_prints():
     with answering(200, json.dumps(FIT)) as (server, paths):
         arguments = ["fit", "--gpu", "1", "--gpumem", "3000", "--gpucores", "30"]

@@ -89,6 +89,13 @@ def test_a_query_is_read_as_a_pod():
     assert pod["metadata"]["annotations"] == {"a/b": "c=d"}
 
 
+def test_a_namespace_may_be_named():
+    assert (
+        pod_of_query(MultiDict([("namespace", "team")]), ResourceNames())["metadata"]["namespace"]
+        == "team"
+    )
+
+
 def test_an_annotation_needs_a_value():
     with pytest.raises(RequestError, match="'a' has no value"):
         pod_of_query(MultiDict(annotation="a"), ResourceNames())

@@ -7,7 +7,7 @@ from hamid.sched.leadership import FixedLeadership
 from hamid.web.errors import Refusal
 from tests.builders import container_object, pod_object
 from tests.sched.builders import make_devices, make_share
-from tests.sched.objects import bound, registered, waiting
+from tests.sched.objects import bound, quota_object, registered, waiting
 from tests.sched.world import World
 
 
@@ -46,6 +46,35 @@ async def test_a_waiting_pod_is_told_what_is_lacking_and_what_would_help(world):
     assert answer["reasons"][0]["lacking"] == 10_000
     assert [change["kind"] for change in answer["changes"]] == ["memory"]
     assert answer["sentence"] == answer["decision"]["sentence"]
+
+
+async def test_a_pod_that_waits_for_its_quota_is_told_by_how_much(world):
+    (call,) = await world.create(
+        registered(), quota_object(gpumem=4_096), waiting(name="big", mib=5_000)
+    )
+    await world.filter(call)
+
+    answer = await explained(world, "big")
+
+    assert (answer["state"], answer["fits_now"], answer["changes"]) == ("pending", [], [])
+    assert answer["sentence"] == answer["decision"]["sentence"]
+    (reason,) = answer["reasons"]
+    assert (reason["kind"], reason["lacking"], reason["unit"]) == (
+        "quota",
+        904,
+        "MiB of card memory",
+    )
+    assert (reason["asked"], reason["free"], reason["capacity"]) == (5_000, 4_096, 4_096)
+
+
+async def test_it_is_said_how_many_pods_a_quota_has_room_for(world):
+    await world.create(registered(), quota_object(gpumem=2_500))
+
+    answer = await explainer_of(world).fit(shape(1_000), WhatIf())
+    assert (answer["pods"], answer["quota_pods"]) == (10, 2)
+
+    elsewhere = {**shape(1_000), "metadata": {"name": "x", "namespace": "other", "uid": ""}}
+    assert (await explainer_of(world).fit(elsewhere, WhatIf()))["quota_pods"] is None
 
 
 async def test_a_pod_that_was_never_asked_about_is_explained_too(world):
@@ -152,6 +181,7 @@ async def test_more_pods_are_counted_by_node(world):
     assert answer == {
         "pods": 6,
         "pods_now": 6,
+        "quota_pods": None,
         "nodes": [{"node": "b", "pods": 4}, {"node": "a", "pods": 2}],
         "what_if": None,
     }

@@ -1,5 +1,6 @@
 from hamid.model.node import HostAmount
-from hamid.model.quantities import MemoryMib
+from hamid.model.quantities import MemoryMib, MemoryPercent
+from hamid.model.quota import Bound, Limit, QuotaResource
 from hamid.sched.outlook import outlook, tenants_of
 from hamid.sched.placement.change import ChangeKind
 from hamid.sched.placement.departure import Tenant
@@ -54,6 +55,34 @@ def test_where_none_was_offered_those_without_processors_are_set_aside():
 
     assert found.set_aside_count == 1
     assert found.sentence.endswith("; 1 node without the processors or the main memory")
+
+
+def bounds(left):
+    limit = Limit(key="limits.nvidia.com/gpumem", resource=QuotaResource.MEMORY_MIB, hard=left)
+    return [Bound(quota_name="cards", limit=limit)]
+
+
+def test_a_quota_is_told_first_and_no_change_of_cards_that_would_not_help():
+    found = outlook(asking(50_000), [make_node()], Policies(), bounds=bounds(9))
+
+    assert found.sentence.startswith("quota of namespace default: limits.nvidia.com/gpumem in")
+    assert ". Besides, no card of 1 fits: 1 is too small" in found.sentence
+    assert found.changes == ()
+
+
+def test_a_quota_may_be_all_that_is_lacking():
+    found = outlook(asking(10), [make_node()], Policies(), bounds=bounds(9))
+
+    assert found.sentence.startswith("quota of namespace default")
+    assert isinstance(found.outcome, Placement)
+
+
+def test_a_percentage_may_be_too_much_on_every_card():
+    half = make_request(make_container(memory=MemoryPercent(percent=50)), uid="new")
+
+    assert outlook(half, [make_node()], Policies(), bounds=bounds(20_000)).over_quota is None
+    found = outlook(half, [make_node()], Policies(), bounds=bounds(19_999))
+    assert "20000 asked" in found.sentence
 
 
 def test_tenants_are_the_pods_that_hold_cards():

@@ -5,6 +5,7 @@ So the same plan on the same nodes gives the same placement, whatever the machin
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -12,7 +13,7 @@ import structlog
 from hamid.daemon.simulate.cluster import settle
 from hamid.errors import SettingsError
 from hamid.kube.errors import AlreadyExists, ApiError
-from hamid.kube.port import PODS
+from hamid.kube.port import PODS, RESOURCE_QUOTAS
 
 if TYPE_CHECKING:
     from hamid.daemon.simulate.cluster import SimulatedCluster
@@ -25,11 +26,17 @@ async def apply_plan(cluster: SimulatedCluster, plan: Plan) -> None:
     """Create everything. A pod that is refused is noted on the roster."""
     for item in plan.first:
         try:
-            await cluster.kube.create(item.resource, item.object, namespace=item.namespace)
+            created = await cluster.kube.create(
+                item.resource, item.object, namespace=item.namespace
+            )
         except AlreadyExists:
             log.debug("object is there already", kind=item.resource.kind)
+            continue
         except ApiError as error:
             raise _refused(item, error) from error
+        if item.resource == RESOURCE_QUOTAS:
+            key = f"{item.namespace}/{created['metadata']['name']}"
+            await cluster.view.wait_until(partial(cluster.view.quotas.__contains__, key))
     for item in plan.pods:
         if item.resource == PODS:
             await _create_pod(cluster, item)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from hamid.codec.quota import decode_quota
 from hamid.daemon.simulate.manifests import DEFAULT_NAMESPACE, load_manifests
 from hamid.daemon.simulate.shapes import require_pod_shape
 from hamid.daemon.simulate.workloads import WORKLOAD_KINDS, workload_pods
@@ -125,10 +126,10 @@ class _Planner:
             require_pod_shape(f"{manifest.where}: spec.template", template, our_resources=ours)
             for pod in pods:
                 self._claim(manifest, PODS.kind, item.namespace, pod["metadata"]["name"])
-        elif item.resource == RESOURCE_QUOTAS and _names_ours(body, ours):
-            self.notes.append(
-                f"{manifest.where} is stored, but its limits on GPUs are not enforced yet"
-            )
+        elif item.resource == RESOURCE_QUOTAS:
+            meta = {**body["metadata"], "namespace": item.namespace}
+            note = decode_quota({**body, "metadata": meta}, names=self.names)
+            self.notes += [f"{manifest.where}: {remark}" for remark in note.remarks]
         elif item.resource.kind in _IDLE_KINDS:
             self.notes.append(f"{manifest.where} is stored, but its pods are not simulated")
 
@@ -202,10 +203,3 @@ def _namespace(name: str) -> Item:
 
 def _is_namespace(item: Item) -> bool:
     return item.resource == NAMESPACES
-
-
-def _names_ours(quota: JsonObject, ours: tuple[str, ...]) -> bool:
-    hard = (quota.get("spec") or {}).get("hard") or {}
-    return any(
-        key.removeprefix(f"{part}.") in ours for key in hard for part in ("limits", "requests")
-    )

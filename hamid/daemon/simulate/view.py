@@ -1,4 +1,4 @@
-"""What the simulated parts know of the cluster: the pods and nodes as the leader's watch brings them.
+"""What the simulated parts know of the cluster: pods, nodes and quotas as the leader's watches bring them.
 
 The view is fed by `TappedClient` with what the scheduler role's own watches have just taken in.
 So whoever acts on it can rely on the extender knowing at least as much: a pod that is tried again
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hamid.aiokit.latest import Latest
 from hamid.kube.client import KubeClient
-from hamid.kube.port import NODES, PODS, EventKind
+from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS, EventKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -36,17 +36,19 @@ class Listener(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ClusterView:
-    """All pods and nodes.
+    """All pods, nodes and quotas.
 
     Attributes:
         pods: by UID, oldest first.
         nodes: by name.
+        quotas: by `namespace/name`; no listener asks for them.
         version: of the newest change of a pod that was taken in.
         progress: grows whenever anything here, or with a listener, has changed.
     """
 
     pods: dict[str, JsonObject] = field(default_factory=dict)
     nodes: dict[str, JsonObject] = field(default_factory=dict)
+    quotas: dict[str, JsonObject] = field(default_factory=dict)
     version: int = 0
     progress: Latest[int] = field(default_factory=lambda: Latest(0))
     listeners: list[Listener] = field(default_factory=list)
@@ -67,7 +69,7 @@ class ClusterView:
 
     def list(self, resource: Resource, found: ObjectList) -> None:
         """Take these for all there are."""
-        known = self.pods if resource == PODS else self.nodes
+        known = self._known(resource)
         kept = {_key(resource, item) for item in found.items}
         for key in [key for key in known if key not in kept]:
             self._take(resource, key, None)
@@ -83,8 +85,13 @@ class ClusterView:
         self._take(resource, _key(resource, event.object), now)
         self._advance(resource, event.object["metadata"]["resourceVersion"])
 
+    def _known(self, resource: Resource) -> dict[str, JsonObject]:
+        if resource == PODS:
+            return self.pods
+        return self.nodes if resource == NODES else self.quotas
+
     def _take(self, resource: Resource, key: str, now: JsonObject | None) -> None:
-        known = self.pods if resource == PODS else self.nodes
+        known = self._known(resource)
         before = known.get(key)
         if now is None:
             known.pop(key, None)
@@ -94,7 +101,7 @@ class ClusterView:
             self._unreported.discard(key)
             if now is not None and self._is_awaited(now):
                 self._unreported.add(key)
-        for listener in self.listeners:
+        for listener in self.listeners if resource in (PODS, NODES) else ():
             take = listener.took_pod if resource == PODS else listener.took_node
             take(before, now)
 
@@ -110,7 +117,7 @@ class ClusterView:
 
 
 class TappedClient(KubeClient):
-    """The client of the scheduler role, whose watches of all pods and all nodes feed the view."""
+    """The client of the scheduler role, whose watches of the whole cluster feed the view."""
 
     view: ClusterView | None = None
 
@@ -166,7 +173,11 @@ class TappedClient(KubeClient):
     def _is_tapped(
         self, resource: Resource, namespace: str | None, field_selector: str | None
     ) -> bool:
-        return resource in (PODS, NODES) and namespace is None and field_selector is None
+        return (
+            resource in (PODS, NODES, RESOURCE_QUOTAS)
+            and namespace is None
+            and field_selector is None
+        )
 
 
 def is_bound(pod: JsonObject) -> bool:
@@ -188,6 +199,8 @@ def is_reported(pod: JsonObject) -> bool:
 
 def _key(resource: Resource, item: JsonObject) -> str:
     metadata = item["metadata"]
+    if resource == RESOURCE_QUOTAS:
+        return f"{metadata['namespace']}/{metadata['name']}"
     return str(metadata["uid"] if resource == PODS else metadata["name"])
 
 

@@ -51,10 +51,11 @@ def test_a_namespace_that_no_manifest_makes_is_made_and_said(tmp_path):
                 "apiVersion": "v1",
                 "kind": "ResourceQuota",
                 "metadata": {"name": "x"},
-                "spec": {"hard": {"limits.nvidia.com/gpumem": 4096}},
+                "spec": {"hard": {"nvidia.com/gpumem": 4096}},
             },
-            "ResourceQuota 'x' is stored, but its limits on GPUs are not enforced yet",
-            id="a quota on our resources is stored only",
+            "ResourceQuota 'x': nvidia.com/gpumem limits nothing; known are limits.nvidia.com/gpu, "
+            "limits.nvidia.com/gpumem, limits.nvidia.com/gpucores",
+            id="a quota with a key that limits nothing",
         ),
         pytest.param(
             {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}, "spec": {}},
@@ -69,12 +70,13 @@ def test_what_is_not_done_is_said_in_a_line(tmp_path, document, note):
     assert plan.notes == (f"{tmp_path}/given.yaml: {note}",)
 
 
-def test_a_quota_on_other_resources_needs_no_word(tmp_path):
+@pytest.mark.parametrize("key", ["pods", "limits.nvidia.com/gpumem"])
+def test_a_quota_that_does_what_it_says_needs_no_word(tmp_path, key):
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "x"},
-        "spec": {"hard": {"pods": 3}},
+        "spec": {"hard": {key: 3}},
     }
 
     assert plan_of(tmp_path, pod(), quota).notes == ()

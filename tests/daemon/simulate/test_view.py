@@ -6,10 +6,11 @@ import pytest
 
 from hamid.daemon.simulate.view import ClusterView, TappedClient, with_patience
 from hamid.kube.fake import FakeApi, FakeApiServer, FakeKube
-from hamid.kube.port import NODES, PODS, EventKind, ObjectList, WatchEvent
+from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS, EventKind, ObjectList, WatchEvent
 from hamid.kube.settings import KubeSettings
 from tests.daemon.simulate.manifests import pod
 from tests.daemon.simulate.world import World, status
+from tests.sched.objects import quota_object
 
 
 class Recorder:
@@ -43,6 +44,20 @@ async def test_a_list_takes_away_what_is_no_longer_there():
 
     assert world.view.pods == {}
     assert world.view.version == 99
+
+
+def test_quotas_are_kept_by_namespace_and_no_listener_is_told():
+    view, recorder = ClusterView(), Recorder()
+    view.listeners.append(recorder)
+    item = quota_object(gpu=1)
+    item["metadata"]["resourceVersion"] = "1"
+
+    view.list(RESOURCE_QUOTAS, ObjectList(items=(item,), resource_version="1"))
+    assert list(view.quotas) == ["default/cards"]
+
+    view.apply(RESOURCE_QUOTAS, WatchEvent(kind=EventKind.DELETED, object=item))
+    assert view.quotas == {}
+    assert recorder.seen == []
 
 
 def test_a_bookmark_changes_nothing():
