@@ -30,13 +30,13 @@ from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.policy import BY_FRAGMENTATION, LOAD_ORDERINGS, load_ppm
 from hamid.sched.placement.refusal import Refusal
 from hamid.sched.placement.search import Search
-from hamid.sched.placement.topology import link_cost, numa_count
+from hamid.sched.placement.topology import best_linked, link_cost, numa_count
 from hamid.sched.placement.typical import Arrivals, card_ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-    from hamid.model.device import DeviceShare
+    from hamid.model.device import DeviceShare, DeviceUsage
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import PodRequest
     from hamid.sched.placement.fragmentation import Choice
@@ -227,10 +227,16 @@ def lone_ask(request: PodRequest) -> CardAsk | None:
 
 
 def chosen_placement(request: PodRequest, node: NodeSnapshot, choice: Choice) -> NodePlacement:
-    """What the pod of one container would get with these cards of the node."""
+    """What the pod of one container would get with these cards of the node.
+
+    The measure finds cards in the same state equal; among those, links decide.
+    """
     (container,) = request.requests
-    shares = tuple(share_on(node.usages[p].device, container) for p in choice.positions)
-    by_position = dict(zip(choice.positions, shares, strict=True))
+    positions = choice.positions
+    if node.links:
+        positions = best_linked(node.links, [_state(node, u) for u in node.usages], positions)
+    shares = tuple(share_on(node.usages[p].device, container) for p in positions)
+    by_position = dict(zip(positions, shares, strict=True))
     return NodePlacement(
         node_name=node.node_name,
         containers=_containers(request, [shares]),
@@ -239,6 +245,23 @@ def chosen_placement(request: PodRequest, node: NodeSnapshot, choice: Choice) ->
             for position, usage in enumerate(node.usages)
         ),
         cost=(-choice.score,),
+    )
+
+
+def _state(node: NodeSnapshot, usage: DeviceUsage) -> Hashable:
+    device = usage.device
+    return (
+        device.model,
+        device.memory_mib,
+        device.core_percent,
+        device.slot_count,
+        device.mode,
+        device.is_healthy,
+        device.device_uuid in node.cordoned,
+        usage.slots_used,
+        usage.memory_used_mib,
+        usage.core_used_percent,
+        usage.exclusive_count,
     )
 
 

@@ -10,18 +10,22 @@ links, the *topology class*, and number of devices.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
-from itertools import combinations
-from math import comb
+from itertools import chain, combinations, product
+from math import comb, prod
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from hamid.model.node import NodeSnapshot
 
 Links = tuple[tuple[int, ...], ...]
 """A row a device; what stands on the diagonal does not count."""
+
+MAX_SWAPS: Final = 1_000
+"""Sets that are compared for one placement: more than those of four out of eight devices."""
 
 MAX_RANKED: Final = 13_000
 """Sets for which a whole class is ordered: those of eight out of sixteen devices."""
@@ -40,6 +44,32 @@ def link_cost(links: Links, positions: tuple[int, ...]) -> int:
         weakest, total, _ = _quality(links, positions)
         return -(weakest * 1_000_000 + total)
     return _ranks(links, len(positions))[positions]
+
+
+def best_linked(
+    links: Links, states: Sequence[Hashable], positions: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The best linked devices in the same states as those at these positions, ascending.
+
+    Args:
+        links: of the node.
+        states: of its devices; those in equal states may stand in for each other.
+        positions: of those chosen.
+
+    Example:
+        four empty cards, (0, 1) chosen, 2 and 3 linked best: (2, 3)
+    """
+    if not links:
+        return positions
+    alike: dict[Hashable, list[int]] = {}
+    for position, state in enumerate(states):
+        alike.setdefault(state, []).append(position)
+    counts = Counter(states[position] for position in positions)
+    if prod(comb(len(alike[state]), count) for state, count in counts.items()) > MAX_SWAPS:
+        return positions
+    parts = (combinations(alike[state], count) for state, count in counts.items())
+    sets = (tuple(sorted(chain.from_iterable(found))) for found in product(*parts))
+    return min(sets, key=lambda found: (link_cost(links, found), found))
 
 
 def numa_count(node: NodeSnapshot, positions: Sequence[int]) -> int:

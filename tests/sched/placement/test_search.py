@@ -1,5 +1,7 @@
 """Policies among the devices of a node."""
 
+from dataclasses import replace
+
 import pytest
 
 from hamid.model.device import DeviceUsage
@@ -106,6 +108,22 @@ def test_topology_aware_takes_the_best_linked_cards_and_alone_the_worst():
 
     assert chosen(asking(2), *usages, device=(TOPOLOGY,), links=links) == ["b", "c"]
     assert chosen(asking(1), *usages, device=(TOPOLOGY,), links=links) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("count", "cards"),
+    [
+        pytest.param(2, ["c", "d"], id="two cards are the best linked"),
+        pytest.param(1, ["b"], id="one card alone is the worst linked"),
+    ],
+)
+def test_by_default_links_decide_among_cards_that_are_equal_otherwise(count, cards):
+    links = ((0, 1, 2, 1), (1, 0, 1, 1), (2, 1, 0, 9), (1, 1, 9, 0))
+    node = replace(make_node(usages=[card(name) for name in "abcd"]), links=links)
+
+    found = place_on_node(asking(count), node, policies=Policies())
+
+    assert [s.device_uuid for s in found.containers[0].shares] == [f"card-{c}" for c in cards]
 
 
 def test_topology_second_only_breaks_ties():

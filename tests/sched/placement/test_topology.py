@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from hamid.sched.placement.topology import link_cost, numa_count
+from hamid.sched.placement.topology import best_linked, link_cost, numa_count
 from tests.sched.builders import make_device, make_devices, make_node
 
 
@@ -71,3 +71,29 @@ def test_devices_without_a_numa_node_count_alone():
     ]
 
     assert numa_count(make_node(devices=devices), range(4)) == 3
+
+
+@pytest.mark.parametrize(
+    ("states", "positions", "chosen"),
+    [
+        pytest.param("aaaa", (0, 1), (2, 3), id="the best linked of cards in the same state"),
+        pytest.param("aaaa", (0,), (1,), id="one card alone is the worst linked"),
+        pytest.param("aaba", (0, 1), (0, 3), id="only cards in the same state stand in"),
+        pytest.param("aabb", (1, 2), (0, 2), id="each for one of its own state"),
+        pytest.param("abcd", (0, 1), (0, 1), id="without any alike those that were chosen"),
+    ],
+)
+def test_equal_cards_are_taken_by_their_links(states, positions, chosen):
+    matrix = links(4, l2_3=9, l0_2=5, l0_3=4)
+
+    assert best_linked(matrix, states, positions) == chosen
+
+
+def test_without_links_the_chosen_cards_stay():
+    assert best_linked((), "aaaa", (0, 1)) == (0, 1)
+
+
+def test_too_many_sets_to_compare_leave_the_choice_as_it_is():
+    positions = tuple(range(8))
+
+    assert best_linked(links(16, l8_9=9), "a" * 16, positions) == positions
