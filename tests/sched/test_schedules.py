@@ -247,6 +247,7 @@ async def run(steps):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(14_400 if IS_LONG else 120)
 @settings(max_examples=10_000 if IS_LONG else 200)
 @given(
     st.lists(
