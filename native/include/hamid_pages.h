@@ -114,10 +114,16 @@ struct hamid_live {
 #define HAMID_RATE_STOP UINT64_MAX     /* nothing starts until it changes */
 #define HAMID_RATE_MAX_PERMILLE 8000ull /* beyond is nonsense, and as if unsaid */
 
+/*
+ * Others are busy on the device, and NVML says how busy who is: then what passes between two events is at
+ * most what the work between them took.
+ */
+#define HAMID_LIVE_CONTENDED 1ull
+
 struct hamid_live_device {
 	char uuid[HAMID_UUID_BYTES];
 	uint64_t rate_permille;
-	uint8_t reserved[8];
+	uint64_t flags; /* HAMID_LIVE_… */
 };
 
 enum hamid_slot_state {
@@ -210,6 +216,7 @@ static_assert(offsetof(struct hamid_live, heartbeat_ns) == 32, "live heartbeat_n
 static_assert(offsetof(struct hamid_live, generation) == 40, "live generation");
 static_assert(sizeof(struct hamid_live_device) == 64, "live device");
 static_assert(offsetof(struct hamid_live_device, rate_permille) == 48, "live rate_permille");
+static_assert(offsetof(struct hamid_live_device, flags) == 56, "live flags");
 static_assert(sizeof(struct hamid_control_device) == 128, "control device");
 static_assert(offsetof(struct hamid_control_device, memory_limit_bytes) == 48, "device memory");
 static_assert(offsetof(struct hamid_control_device, core_percent) == 56, "device core_percent");

@@ -21,7 +21,7 @@
 #define COSTS_UNPROVEN_MAX_NS 1000000000ull /* what was not seen to end for so long was lost sight of */
 
 #define STOP_PAUSE_NS 10000000ull /* from look to look, of who may not start at all */
-#define AHEAD_NS 30000000ull      /* of what is queued on time that is lent */
+#define AHEAD_NS 20000000ull      /* of what is queued on time that is lent */
 #define AHEAD_WAIT_NS 60000000ull /* then the device is taken to be stuck */
 
 _Atomic uint64_t launch_capped;
@@ -121,12 +121,12 @@ static CUresult look(const struct whereabouts *there, uint64_t now_ns, struct pa
  * not for long: it may be that the first waits for the second.
  */
 static uint64_t known_cost(const struct whereabouts *there, uint64_t kind, struct hamid_budget *budget,
-			   uint64_t rate)
+			   const struct pages_rate *rate)
 {
 	uint64_t now_ns = budget_now_ns(), pause_ns = FIRST_PAUSE_NS;
 	const uint64_t started_ns = now_ns;
 	for (;;) {
-		measure_collect(there, budget, rate);
+		measure_collect(there, budget, paying(rate), rate->is_contended);
 		const uint64_t cost_ns = costs_get(kind);
 		if (cost_ns)
 			return cost_ns;
@@ -146,12 +146,14 @@ static uint64_t known_cost(const struct whereabouts *there, uint64_t kind, struc
  * Time that is lent has to be given back at once, so no more is queued than is soon done. But not for
  * ever: the device may wait for what we hold back.
  */
-static bool is_too_far_ahead(const struct whereabouts *there, uint64_t cost_ns, uint64_t waited_ns)
+static bool is_too_far_ahead(const struct whereabouts *there, uint64_t cost_ns, uint64_t rate,
+			     uint64_t waited_ns)
 {
 	const uint64_t since_ns = measure_behind_since_ns(there->ordinal);
-	if (!since_ns || budget_now_ns() - since_ns < AHEAD_NS + 2 * cost_ns)
+	const uint64_t two_ns = 2 * cost_ns * 1000 / (rate < 1000 ? rate : 1000);
+	if (!since_ns || budget_now_ns() - since_ns < AHEAD_NS + two_ns)
 		return false;
-	if (waited_ns < AHEAD_WAIT_NS + 2 * cost_ns)
+	if (waited_ns < AHEAD_WAIT_NS + two_ns)
 		return true;
 	measure_give_up(there->ordinal);
 	return false;
@@ -163,7 +165,8 @@ static uint64_t try_to_start(const struct measure_launch *launch, struct hamid_b
 {
 	if (rate->permille == HAMID_RATE_STOP)
 		return STOP_PAUSE_NS;
-	if (rate->is_lent && is_too_far_ahead(&launch->there, launch->charged_ns, waited_ns)) {
+	if (rate->is_lent &&
+	    is_too_far_ahead(&launch->there, launch->charged_ns, rate->permille, waited_ns)) {
 		__atomic_store_n(&budget->waited_ns, budget_now_ns(), __ATOMIC_RELAXED);
 		return REFILL_NS;
 	}
@@ -187,7 +190,7 @@ static CUresult wait_to_start(struct measure_launch *launch, struct hamid_budget
 		const CUresult cr = look(&launch->there, launch->now_ns, rate);
 		if (cr != CUDA_SUCCESS || !rate->permille)
 			return cr;
-		measure_collect(&launch->there, budget, paying(rate));
+		measure_collect(&launch->there, budget, paying(rate), rate->is_contended);
 		const uint64_t now_known_ns = costs_get(launch->kind);
 		if (now_known_ns)
 			launch->charged_ns = now_known_ns;
@@ -218,7 +221,7 @@ CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_
 
 	budget_want(budget, launch.now_ns);
 	give_credit_back(budget, paying(&rate));
-	launch.charged_ns = known_cost(&there, launch.kind, budget, paying(&rate));
+	launch.charged_ns = known_cost(&there, launch.kind, budget, &rate);
 	cr = wait_to_start(&launch, budget, &rate);
 	if (cr != CUDA_SUCCESS || !rate.permille)
 		return cr;

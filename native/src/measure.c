@@ -207,7 +207,8 @@ static void learn(const struct pair *pair, uint64_t took_ns)
 	}
 }
 
-void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate)
+void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate,
+		     bool is_contended)
 {
 	struct measurements *all = take(there->ordinal);
 	if (!all)
@@ -226,6 +227,7 @@ void measure_collect(const struct whereabouts *there, struct hamid_budget *budge
 			continue;
 		}
 		const uint64_t took_ns = milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
+		pair->is_bound |= is_contended;
 		learn(pair, took_ns);
 		if (!pair->is_bound || took_ns < pair->charged_ns)
 			more_ns += (int64_t)took_ns - (int64_t)pair->charged_ns;

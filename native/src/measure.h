@@ -35,8 +35,12 @@ void measure_end(const struct measure_launch *launch, bool is_launched);
 /* The caller is about to wait: what it launched so far is a batch. */
 void measure_close(const struct measure_launch *launch);
 
-/* Correct the device's budget by what has been done meanwhile. */
-void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate);
+/*
+ * Correct the device's budget by what has been done meanwhile. `is_contended`: other containers are busy there, so
+ * that measures are upper bounds.
+ */
+void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate,
+		     bool is_contended);
 
 /*
  * Since when the device has had work of ours that it has not done: as of the last measure_collect(), by

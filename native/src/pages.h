@@ -61,6 +61,7 @@ struct pages_rate {
 	uint32_t percent;  /* what the control page promises, 1 to 99; 0: no cap */
 	uint32_t flags;    /* HAMID_FLAG_… */
 	bool is_lent;      /* of what others have: to be given back at once */
+	bool is_contended; /* others are busy there, see HAMID_LIVE_CONTENDED */
 };
 
 /*

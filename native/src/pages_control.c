@@ -295,11 +295,14 @@ int pages_device_rate(struct pages_device *device, uint64_t at_ns, struct pages_
 		const uint32_t percent =
 			atomic_load_explicit(&device->core_percent, memory_order_relaxed);
 		const uint32_t mode = atomic_load_explicit(&device->mode, memory_order_relaxed);
+		const uint32_t index = atomic_load_explicit(&device->index, memory_order_relaxed);
 		const uint64_t live =
-			pages_live_rate(atomic_load_explicit(&device->index, memory_order_relaxed),
+			pages_live_rate(index,
 					atomic_load_explicit(&device->generation, memory_order_relaxed),
 					at_ns);
 		rate.flags = atomic_load_explicit(&device->flags, memory_order_relaxed);
+		rate.is_contended = live != HAMID_RATE_UNSAID &&
+				    (pages_live_flags(index) & HAMID_LIVE_CONTENDED);
 		rate.percent = percent < 100 ? percent : 0;
 		rate.is_lent = mode != HAMID_MODE_HARD && live != HAMID_RATE_UNSAID;
 		if (rate.is_lent)

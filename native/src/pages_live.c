@@ -82,3 +82,12 @@ uint64_t pages_live_rate(uint32_t index, uint64_t generation, uint64_t now_ns)
 	const uint64_t rate = __atomic_load_n(&devices[index].rate_permille, __ATOMIC_RELAXED);
 	return rate == HAMID_RATE_STOP || rate <= HAMID_RATE_MAX_PERMILLE ? rate : HAMID_RATE_UNSAID;
 }
+
+uint64_t pages_live_flags(uint32_t index)
+{
+	const struct hamid_live *page = atomic_load_explicit(&mapped, memory_order_acquire);
+	if (!page || index >= page->device_count)
+		return 0;
+	const struct hamid_live_device *devices = (const struct hamid_live_device *)(page + 1);
+	return __atomic_load_n(&devices[index].flags, __ATOMIC_RELAXED);
+}

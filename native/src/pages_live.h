@@ -15,3 +15,6 @@ void pages_live_look(const char *dir);
  * HAMID_RATE_STOP, or HAMID_RATE_UNSAID, also when nobody keeps it any more.
  */
 uint64_t pages_live_rate(uint32_t index, uint64_t generation, uint64_t now_ns);
+
+/* HAMID_LIVE_… of the device; of the same moment, so worth nothing when the rate is unsaid. */
+uint64_t pages_live_flags(uint32_t index);

@@ -50,7 +50,7 @@ int main(void)
 	SIZE(hamid_live_device);
 	FIELD(hamid_live_device, uuid);
 	FIELD(hamid_live_device, rate_permille);
-	FIELD(hamid_live_device, reserved);
+	FIELD(hamid_live_device, flags);
 	SIZE(hamid_budget);
 	FIELD(hamid_budget, due_ns);
 	FIELD(hamid_budget, charged_ns);
@@ -90,6 +90,7 @@ int main(void)
 	NUMBER(HAMID_LIVE_MAGIC);
 	NUMBER(HAMID_LIVE_STALE_NS);
 	NUMBER(HAMID_LIVE_BYTES_MAX);
+	NUMBER(HAMID_LIVE_CONTENDED);
 	NUMBER(HAMID_RATE_UNSAID);
 	NUMBER(HAMID_RATE_STOP);
 	NUMBER(HAMID_RATE_MAX_PERMILLE);

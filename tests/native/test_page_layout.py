@@ -26,7 +26,7 @@ FIELDS = {
         live.LIVE_HEADER,
         f"{HEADER} device_bytes device_count padding heartbeat_ns generation reserved",
     ),
-    "hamid_live_device": (live.LIVE_DEVICE, "uuid rate_permille reserved"),
+    "hamid_live_device": (live.LIVE_DEVICE, "uuid rate_permille flags"),
     "hamid_budget": (budgets.USAGE_BUDGET, "due_ns charged_ns wanted_ns waited_ns reserved"),
     "hamid_usage": (
         pages.USAGE_HEADER,
@@ -115,6 +115,7 @@ def test_numbers_and_paths_are_the_same_on_both_sides(layout):
         "HAMID_LIVE_MAGIC": live.LIVE_MAGIC,
         "HAMID_LIVE_STALE_NS": contract.LIVE_STALE_NS,
         "HAMID_LIVE_BYTES_MAX": live.LIVE_BYTES_MAX,
+        "HAMID_LIVE_CONTENDED": live.CONTENDED,
         "HAMID_RATE_UNSAID": live.RATE_UNSAID,
         "HAMID_RATE_STOP": live.RATE_STOP,
         "HAMID_RATE_MAX_PERMILLE": live.RATE_MAX_PERMILLE,

@@ -39,24 +39,26 @@ class BudgetUse:
     """When somebody last had to wait."""
 
 
-def decode_budgets(header: bytes) -> dict[str, BudgetUse]:
-    """Return what a usage page's header says of devices' time; nothing if it is no such header."""
+def decode_places(header: bytes) -> dict[str, int]:
+    """Return where in a usage page the budget of each device is; nothing if it is no such header."""
     if len(header) < USAGE_HEADER_BYTES:
         return {}
     magic, abi_version, *_ = fields = USAGE_HEADER.unpack_from(header)
     if magic != USAGE_MAGIC or abi_version != USAGE_VERSION:
         return {}
-    count = min(fields[8], DEVICES_MAX)
-    return _budgets(header, [usage_uuid(header, index) for index in range(count)])
+    places = {}
+    for index in range(min(fields[8], DEVICES_MAX)):
+        uuid = usage_uuid(header, index)
+        if uuid is not None:
+            places[uuid] = USAGE_BUDGETS_OFFSET + index * USAGE_BUDGET.size
+    return places
 
 
-def _budgets(page: bytes, uuids: list[str | None]) -> dict[str, BudgetUse]:
-    found = {}
-    for index, uuid in enumerate(uuids):
-        at = USAGE_BUDGETS_OFFSET + index * USAGE_BUDGET.size
-        due_ns, charged_ns, wanted_ns, waited_ns, _ = USAGE_BUDGET.unpack_from(page, at)
-        if uuid is not None and wanted_ns:
-            found[uuid] = BudgetUse(
-                charged_ns=charged_ns, due_ns=due_ns, wanted_ns=wanted_ns, waited_ns=waited_ns
-            )
-    return found
+def decode_budget(content: bytes) -> BudgetUse | None:
+    """Return what these bytes of a usage page say; None if the device was never wanted."""
+    if len(content) != USAGE_BUDGET.size:
+        return None
+    due_ns, charged_ns, wanted_ns, waited_ns, _ = USAGE_BUDGET.unpack(content)
+    if not wanted_ns:
+        return None
+    return BudgetUse(charged_ns=charged_ns, due_ns=due_ns, wanted_ns=wanted_ns, waited_ns=waited_ns)

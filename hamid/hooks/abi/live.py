@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LIVE_MAGIC: Final = int.from_bytes(b"HAMIDLIV", "little")
 LIVE_HEADER: Final = struct.Struct("<QIIIIIIQQ80s")
-LIVE_DEVICE: Final = struct.Struct("<48sQ8s")
+LIVE_DEVICE: Final = struct.Struct("<48sQQ")
 LIVE_BYTES_MAX: Final = LIVE_HEADER.size + DEVICES_MAX * LIVE_DEVICE.size
 
 RATE_UNSAID: Final = 0
@@ -31,6 +31,9 @@ RATE_STOP: Final = 2**64 - 1
 """Nothing starts until it changes."""
 RATE_MAX_PERMILLE: Final = 8000
 """The library takes what is above as unsaid."""
+
+CONTENDED: Final = 1
+"""Flag: others are busy on the device, and NVML says how busy who is."""
 
 WORD: Final = 8
 HEARTBEAT_WORD: Final = 32 // WORD
@@ -42,6 +45,11 @@ _HINT = "the daemon writes it anew at its next look; until then the control page
 def rate_word(device_index: int) -> int:
     """Return the index of a device's rate among the page's 64-bit words."""
     return (LIVE_HEADER.size + device_index * LIVE_DEVICE.size + UUID_BYTES) // WORD
+
+
+def flags_word(device_index: int) -> int:
+    """Return the index of a device's flags among the page's 64-bit words."""
+    return rate_word(device_index) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +77,7 @@ def encode_live_page(device_uuids: Sequence[str], *, generation: int) -> bytes:
         b"",
     )
     return header + b"".join(
-        LIVE_DEVICE.pack(uuid.encode(), RATE_UNSAID, b"") for uuid in device_uuids
+        LIVE_DEVICE.pack(uuid.encode(), RATE_UNSAID, 0) for uuid in device_uuids
     )
 
 

@@ -1,4 +1,4 @@
-# Benchmarks: make -s bench-alloc, bench-launch, bench-cap, bench-start, bench-kill, bench-memory. A JSON line per case.
+# Benchmarks: make -s bench-alloc, bench-launch, bench-cap, bench-tenants, bench-start, bench-kill, bench-memory. A JSON line per case.
 BENCH := tests/bench
 
 build/bench/libcuda.so.1: $(BENCH)/null_cuda.c src/cuda_subset.h
@@ -9,9 +9,10 @@ build/bench/worker: $(BENCH)/worker.c src/cuda_subset.h
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O2 -pthread -D_GNU_SOURCE -Isrc -o $@ $< -ldl
 
-.PHONY: bench-alloc bench-cap bench-launch bench-start bench-kill bench-memory
-bench-alloc bench-cap bench-launch bench-start bench-kill bench-memory: library build/bench/libcuda.so.1 build/bench/worker
+.PHONY: bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory
+bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory: library build/bench/libcuda.so.1 build/bench/worker
 bench-memory: build/bin/route
-bench-cap: build/bin/launch
-bench-alloc bench-cap bench-launch bench-start bench-kill bench-memory:
+bench-cap bench-tenants: build/bin/launch
+bench-tenants: sims
+bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory:
 	cd .. && $(PYTHON) -m native.tests.bench.$(subst -,_,$@)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME
-from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, encode_control_page
+from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
 
 NATIVE = Path(__file__).parents[2]
 CARD = "GPU-11111111-2222-3333-4444-555555555555"
@@ -22,7 +22,14 @@ class Stand:
     """Starts programs bare or under the library, in one container."""
 
     def __init__(
-        self, directory: Path, *, limit_mib: int | None, driver: Path, core_percent: int = 0
+        self,
+        directory: Path,
+        *,
+        limit_mib: int | None,
+        driver: Path,
+        core_percent: int = 0,
+        mode: CoreMode = CoreMode.HARD,
+        priority: int = 1,
     ) -> None:
         self.directory = directory
         limits = ContainerLimits(
@@ -33,8 +40,9 @@ class Stand:
                     core_percent=core_percent,
                 ),
             ),
-            priority=1,
+            priority=priority,
             generation=1,
+            mode=mode,
         )
         (directory / CONTROL_PAGE_NAME).write_bytes(encode_control_page(limits))
         self.bare_env = {

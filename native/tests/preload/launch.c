@@ -1,11 +1,13 @@
 /*
  * A tenant that keeps a device busy, and says how much of it it got.
  *
- *   launch HOW KERNEL_NS MILLISECONDS [GRID]
- *   HOW: kernel, ex, coop, sync (waits for each), graph (ten kernels each), streams (four in turns)
+ *   launch HOW KERNEL_NS MILLISECONDS [GRID [SLOT_MS [WARM_KERNELS]]]
+ *   HOW: kernel, ex, coop, sync (waits for each), deep (for the eighth before), graph (ten kernels each),
+ *   streams (four in turns)
  *
- * One JSON line: GPU time of what was launched and done, what that took, the longest launch, and the
- * GPU time launched in each second. "ready" before it begins, on a line that is read from stdin.
+ * One JSON line: GPU time of what was launched and done, what that took, the longest launch, when it
+ * began, and the GPU time launched in each second (or SLOT_MS) since. "ready" before it begins, on a line that is read from
+ * stdin; before that, so many kernels run that do not count.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -26,11 +28,13 @@
 
 #define STREAMS 4
 #define GRAPH_KERNELS 10
-#define SECONDS_MAX 600
+#define DEEP 8
+#define SLOTS_MAX 6000
 
 static CUfunction function;
 static CUstream streams[STREAMS];
 static CUgraphExec graph;
+static CUevent events[DEEP];
 static unsigned int grid = 132;
 
 static uint64_t now_ns(void)
@@ -68,6 +72,8 @@ static void start(const char *kernel_ns)
 	MUST(cuModuleGetFunction(&function, module, name));
 	for (int i = 0; i < STREAMS; i++)
 		MUST(cuStreamCreate(&streams[i], 1));
+	for (int i = 0; i < DEEP; i++)
+		MUST(cuEventCreate(&events[i], 0));
 }
 
 /* How many kernels were launched. */
@@ -87,6 +93,11 @@ static unsigned int launch(const char *how, unsigned int turn)
 		MUST(cuLaunchCooperativeKernel(function, grid, 1, 1, 128, 1, 1, 0, NULL, NULL));
 	else
 		MUST(kernel(strcmp(how, "streams") == 0 ? streams[turn % STREAMS] : NULL));
+	if (strcmp(how, "deep") == 0) {
+		MUST(cuEventRecord(events[turn % DEEP], NULL));
+		if (turn >= DEEP)
+			MUST(cuEventSynchronize(events[(turn + 1) % DEEP]));
+	}
 	if (strcmp(how, "sync") == 0)
 		MUST(cuCtxSynchronize());
 	return 1;
@@ -94,16 +105,20 @@ static unsigned int launch(const char *how, unsigned int turn)
 
 int main(int argc, char **argv)
 {
-	static uint64_t seconds[SECONDS_MAX + 1];
+	static uint64_t slots[SLOTS_MAX + 1];
 	if (argc < 4)
 		return 2;
 	const uint64_t kernel_ns = strtoull(argv[2], NULL, 10);
 	const uint64_t length_ns = strtoull(argv[3], NULL, 10) * 1000000;
 	if (argc > 4)
 		grid = (unsigned int)atoi(argv[4]);
+	const uint64_t slot_ns = argc > 5 ? strtoull(argv[5], NULL, 10) * 1000000 : 1000000000;
 	start(argv[2]);
 	if (strcmp(argv[1], "graph") == 0)
 		make_graph();
+	for (unsigned int turn = 0; argc > 6 && turn < (unsigned int)atoi(argv[6]); turn++)
+		launch(argv[1], turn);
+	MUST(cuCtxSynchronize());
 	puts("ready");
 	fflush(stdout);
 	getchar();
@@ -114,18 +129,19 @@ int main(int argc, char **argv)
 	for (unsigned int turn = 0; before - from < length_ns; turn++) {
 		const unsigned int kernels = launch(argv[1], turn);
 		const uint64_t now = now_ns();
-		const uint64_t second = (now - from) / 1000000000;
+		const uint64_t slot = (now - from) / slot_ns;
 		worst_ns = now - before > worst_ns ? now - before : worst_ns;
 		done += kernels;
-		seconds[second < SECONDS_MAX ? second : SECONDS_MAX] += kernels * kernel_ns;
+		slots[slot < SLOTS_MAX ? slot : SLOTS_MAX] += kernels * kernel_ns;
 		before = now;
 	}
 	MUST(cuCtxSynchronize());
-	printf("{\"gpu_ns\": %llu, \"elapsed_ns\": %llu, \"worst_ns\": %llu, \"seconds\": [",
+	printf("{\"gpu_ns\": %llu, \"elapsed_ns\": %llu, \"worst_ns\": %llu, "
+	       "\"from_ns\": %llu, \"seconds\": [",
 	       (unsigned long long)(done * kernel_ns), (unsigned long long)(now_ns() - from),
-	       (unsigned long long)worst_ns);
-	for (uint64_t i = 0; i < (before - from) / 1000000000 && i < SECONDS_MAX; i++)
-		printf("%s%llu", i ? ", " : "", (unsigned long long)seconds[i]);
+	       (unsigned long long)worst_ns, (unsigned long long)from);
+	for (uint64_t i = 0; i < (before - from) / slot_ns && i < SLOTS_MAX; i++)
+		printf("%s%llu", i ? ", " : "", (unsigned long long)slots[i]);
 	puts("]}");
 	return 0;
 }

@@ -1,0 +1,151 @@
+"""Decides many times a second how fast each container may use its devices, and tells its library.
+
+What is idle is lent, what is owed comes first, and NVML's figures correct what libraries measure:
+see `shares` and `correction`. What is read is the containers' usage pages, which are never
+trusted; what is written is their live pages, which only the host writes. When this stops, heartbeats
+get old, and the control pages' caps hold.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from hamid.aiokit.ticker import every
+from hamid.hooks.lent import LentContainer
+from hamid.hooks.shares import rates
+from hamid.hooks.whose import MappedPages
+from hamid.nvml.errors import NvmlError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from hamid.aiokit.blocking import OneThread
+    from hamid.nvml.port import NvmlPort, ProcessLoad
+
+log = structlog.get_logger(__name__)
+
+LOOK_AGAIN_NS: Final = 250_000_000
+"""After this, containers that came and went, and changed limits, are looked for."""
+SAMPLE_EVERY_NS: Final = 200_000_000
+"""The driver takes its own samples every sixth of a second."""
+IDLE_INTERVALS: Final = 5
+"""So many looks are left out while nobody lends: a heartbeat is all that is needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerDirs:
+    """Where the host has a container's pages."""
+
+    limits: Path
+    usage: Path
+
+
+@dataclass(slots=True, kw_only=True)
+class Lender:
+    """Keeps the live pages of a node's containers; a service.
+
+    Args:
+        directories: of each grant, asked anew every while.
+        clock_ns: CLOCK_MONOTONIC, for the libraries read the same.
+        floor_percent: what containers of lower priority keep while higher ones are busy; 0 lets
+            them be stopped.
+    """
+
+    directories: Callable[[], Mapping[str, ContainerDirs]]
+    nvml: NvmlPort
+    thread: OneThread
+    clock_ns: Callable[[], int]
+    interval_s: float = 0.02
+    floor_percent: int = 5
+    name: str = "lender"
+    pages: MappedPages = field(default_factory=MappedPages)
+    _containers: dict[str, LentContainer] = field(default_factory=dict)
+    _looked_ns: int = -LOOK_AGAIN_NS
+    _sampled_ns: int = -SAMPLE_EVERY_NS
+    _left_out: int = 0
+    _watched: set[str] = field(default_factory=set)
+    """Devices whose processes the driver tells of: there errors of our measure get corrected."""
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        try:
+            async for _ in every(self.interval_s):
+                await self.step()
+        finally:
+            for container in self._containers.values():
+                container.close()
+            self._containers = {}
+
+    async def step(self) -> None:
+        """Look at all pages once, and say what each may do now."""
+        now_ns = self.clock_ns()
+        if now_ns - self._looked_ns >= LOOK_AGAIN_NS:
+            self._looked_ns = now_ns
+            await self.thread.call(self._find, dict(self.directories()))
+        elif not self._is_lending() and self._left_out < IDLE_INTERVALS:
+            self._left_out += 1
+            return
+        self._left_out = 0
+        if not self._containers:
+            return
+        if now_ns - self._sampled_ns >= SAMPLE_EVERY_NS:
+            self._sampled_ns = now_ns
+            await self._sample(now_ns)
+        await self.thread.call(self._decide, self.clock_ns())
+
+    def _is_lending(self) -> bool:
+        return any(container.can_lend for container in self._containers.values())
+
+    async def _sample(self, now_ns: int) -> None:
+        loads: Iterable[ProcessLoad] = ()
+        with suppress(NvmlError):  # then nothing is corrected; who is at fault, health says
+            loads = await self.nvml.sample_process_loads()
+        await self.thread.call(self._observe, tuple(loads), now_ns)
+
+    # In the thread.
+
+    def _find(self, directories: Mapping[str, ContainerDirs]) -> None:
+        for grant_id in self._containers.keys() - directories.keys():
+            self._containers.pop(grant_id).close()
+        for grant_id, dirs in directories.items():
+            known = self._containers.get(grant_id)
+            if known is not None and known.is_current():
+                continue
+            if known is not None:
+                self._containers.pop(grant_id).close()
+            opened = LentContainer.open(grant_id, limits_dir=dirs.limits, usage_dir=dirs.usage)
+            if opened is not None:
+                self._containers[grant_id] = opened
+
+    def _observe(self, loads: Iterable[ProcessLoad], now_ns: int) -> None:
+        percent: dict[tuple[object, str], float] = {}
+        for load in loads:
+            page = self.pages.of(load.pid, now_ns)
+            if page is not None:
+                key = (page, str(load.device_uuid))
+                percent[key] = percent.get(key, 0.0) + load.gpu_percent
+                self._watched.add(str(load.device_uuid))
+        for container in self._containers.values():
+            for use in container.uses:
+                use.correction.observe(percent.get((container.page_key, use.device_uuid), 0.0))
+
+    def _decide(self, now_ns: int) -> None:
+        by_uuid: dict[str, list[tuple[LentContainer, int]]] = {}
+        for container in self._containers.values():
+            container.look(now_ns)
+            for index, use in enumerate(container.uses):
+                by_uuid.setdefault(use.device_uuid, []).append((container, index))
+        for uuid, parts in by_uuid.items():
+            tenants = [container.uses[index].tenant for container, index in parts]
+            told = rates(tenants, floor=10 * self.floor_percent)
+            busy = sum(tenant.is_active for tenant in tenants)
+            for (container, index), rate, tenant in zip(parts, told, tenants, strict=True):
+                is_contended = uuid in self._watched and busy > tenant.is_active
+                container.say(index, rate, is_contended=is_contended)
+        for container in self._containers.values():
+            container.beat(now_ns)
