@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hamid.aiokit.services import running
+from hamid.kube.events import EventWriter
 from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS
 from hamid.kube.watch import Reflector
 from hamid.sched.admission import Admission, AdmissionMetrics
@@ -19,6 +20,7 @@ from hamid.sched.extender import Extender, ExtenderMetrics
 from hamid.sched.lookup import PodLookup
 from hamid.sched.quota_lookup import QuotaLookup
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
+from hamid.sched.waiting_events import WaitingEvents
 from hamid.sched.waker import Waker, WakerMetrics
 
 if TYPE_CHECKING:
@@ -170,7 +172,21 @@ class SchedulerRole:
     def _leader_services(self, makers: Sequence[Callable[[], Service]]) -> list[Service]:
         # What an earlier term knew is stale.
         self.cache.reset()
-        return [*self._watches(), self._waker(), *(make() for make in makers)]
+        own = (self._waker(), self._waiting_events())
+        return [*self._watches(), *own, *(make() for make in makers)]
+
+    def _waiting_events(self) -> Service:
+        ports = self.ports
+        writer = EventWriter(
+            kube=ports.kube, clock=ports.wall_clock, host=self.settings.identity.node_name
+        )
+        return WaitingEvents(
+            explainer=self.explainer(),
+            cache=self.cache,
+            writer=writer,
+            settings=self.settings.sched,
+            clock=ports.clock,
+        )
 
     def _waker(self) -> Service:
         return Waker(

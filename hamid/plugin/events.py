@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import structlog
-
-from hamid.errors import KubeError
-from hamid.kube.port import EVENTS
+from hamid.kube.events import EventWriter, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hamid.kube.port import KubePort
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,21 +24,13 @@ class NodeEvents:
 
     async def warn(self, reason: str, message: str) -> None:
         """Write one warning."""
-        at = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{self.node_name}.", "namespace": self.namespace},
-            "involvedObject": {"kind": "Node", "name": self.node_name, "uid": self.node_name},
-            "reason": reason,
-            "message": message,
-            "type": "Warning",
-            "source": {"component": "hamid", "host": self.node_name},
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
-        }
-        try:
-            await self.kube.create(EVENTS, body, namespace=self.namespace)
-        except KubeError as error:
-            log.warning("event not written", reason=reason, error=str(error))
+        writer = EventWriter(kube=self.kube, clock=self.clock, host=self.node_name)
+        # kubectl describe node looks for the node's name in place of its UID, as the kubelet writes.
+        node = Subject(
+            kind="Node",
+            name=self.node_name,
+            uid=self.node_name,
+            namespace=self.namespace,
+            is_namespaced=False,
+        )
+        await writer.warn(node, reason=reason, message=message)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hamid.sched.answers import WhatIf
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
+    from hamid.sched.outlook import Outlook
     from hamid.sched.placement.policy import Policies
     from hamid.sched.records import PodRecord
     from hamid.sched.settings import SchedSettings
@@ -100,16 +101,21 @@ class Explainer:
             return answer
         if record.request is None:
             return answer | {"state": "not-ours", "sentence": _NOT_OURS}
-        found = await asyncio.to_thread(
+        found = await self.outlook(record, record.request)
+        return answer | {"state": "pending"} | pending_answer(found)
+
+    async def outlook(self, record: PodRecord, request: PodRequest) -> Outlook:
+        """Why the pod of this record and request waits, and what would make it fit."""
+        scene = self.verdicts.scene(record.pod_uid)
+        return await asyncio.to_thread(
             outlook,
-            record.request,
+            request,
             self.cache.snapshots(),
-            policies,
+            self.settings.policies,
             tenants=tenants_of(self.cache.pod_records()),
             offered=frozenset() if scene is None else scene.offered,
             bounds=self.cache.bounds(record.payer),
         )
-        return answer | {"state": "pending"} | pending_answer(found)
 
     def _admit(self) -> None:
         if not self.leadership.may_act():

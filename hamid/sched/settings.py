@@ -35,7 +35,10 @@ class SchedSettings:
         wakes_waiting_pods: whether pods that wait and fit now are annotated, so that kube-scheduler
             tries them again; see `waker`.
         wake_delay_s: how long kube-scheduler is given to try them by itself.
-        verdict_count: how many decisions are kept for `/debug`.
+        verdict_count: how many decisions are kept for `/debug` and `explain`.
+        event_after_s: how long a refused pod waits before an event tells its author what would
+            make it fit.
+        event_interval_s: how long such an event stays as it is where only amounts change.
         rank_step: the distance of two neighbours' scores; see `placement.score`.
     """
 
@@ -50,6 +53,8 @@ class SchedSettings:
     wakes_waiting_pods: bool = True
     wake_delay_s: float = 0.2
     verdict_count: int = 1_000
+    event_after_s: float = 10.0
+    event_interval_s: float = 60.0
     rank_step: int = RANK_STEP
 
     def __post_init__(self) -> None:
@@ -62,6 +67,8 @@ class SchedSettings:
             "sync_wait_s",
             "wake_delay_s",
             "verdict_count",
+            "event_after_s",
+            "event_interval_s",
             "rank_step",
         ):
             if getattr(self, name) <= 0:

@@ -1,0 +1,212 @@
+"""Leader-only service: tells the authors of waiting pods, by an event, what would make them fit.
+
+kube-scheduler writes events of its own with our reasons in them, node by node and merged by its
+rules. What it cannot say is in ours: the reasons over the whole cluster, and the smallest changes.
+A pod has one event, `WaitingForCards`, whose text is the newest.
+
+When it is written:
+
+- once the pod was refused and has waited for `event_after_s`: most pods never come to that;
+- again when the reasons, or what would help, are of other kinds than was told;
+- again when only amounts are others, `event_interval_s` after the last time at the earliest;
+- again, unchanged, before the API server forgets it.
+
+Pods of one namespace that ask for the same share one text, worked out once. That is some tenths of
+a second at a thousand nodes: it happens in a thread beside the loop, and takes up at most
+1/`_REST` of the time. What would help is told as far as it concerns the pod's own namespace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from hamid.aiokit.ticker import every
+from hamid.kube.events import Subject
+from hamid.sched.placement.change import ChangeKind
+from hamid.sched.placement.explain import card_reasons
+from hamid.sched.placement.place import Unplaceable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hamid.kube.events import EventWriter
+    from hamid.model.request import PodRequest
+    from hamid.sched.cache import ClusterCache
+    from hamid.sched.explainer import Explainer
+    from hamid.sched.outlook import Outlook
+    from hamid.sched.records import PodRecord
+    from hamid.sched.settings import SchedSettings
+
+log = structlog.get_logger(__name__)
+
+REASON: Final = "WaitingForCards"
+_TICK_S: Final = 1.0
+_REST: Final = 20
+_WRITES_A_TICK: Final = 20
+_REPEAT_S: Final = 3_000.0
+"""Less than the hour for which API servers keep events unless told otherwise."""
+_NAME_LENGTH: Final = 200
+
+
+class _Text(NamedTuple):
+    """What is told of one shape.
+
+    Attributes:
+        kinds: of its reasons and of what would help: what changes when more than amounts change.
+    """
+
+    message: str
+    kinds: frozenset[str]
+    at_s: float
+
+
+class _Told(NamedTuple):
+    text: _Text
+    at_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class WaitingEvents:
+    """Keeps one event of each pod that waits; a service.
+
+    Attributes:
+        clock: monotonic seconds.
+    """
+
+    explainer: Explainer
+    cache: ClusterCache
+    writer: EventWriter
+    settings: SchedSettings
+    clock: Callable[[], float]
+    name: str = "waiting-events"
+    _since: dict[str, float] = field(default_factory=dict)
+    _told: dict[str, _Told] = field(default_factory=dict)
+    _texts: dict[PodRequest, _Text] = field(default_factory=dict)
+    _rest_until: float = 0.0
+
+    async def run(self) -> None:
+        """Tell until cancelled."""
+        async for _ in every(_TICK_S):
+            await self.step()
+
+    async def step(self) -> None:
+        """Work out one text at most, and write some events."""
+        shapes = self._shapes()
+        await self._work_out(shapes)
+        written = 0
+        for shape, records in shapes.items():
+            text = self._texts.get(shape)
+            if text is None:
+                continue
+            for record in records:
+                if self._is_due(record.pod_uid, text):
+                    await self._tell(record, text)
+                    written += 1
+                    if written >= _WRITES_A_TICK:
+                        return
+
+    def _shapes(self) -> dict[PodRequest, list[PodRecord]]:
+        """The pods that have waited long enough, by what they ask for; forgets all others."""
+        now = self.clock()
+        since: dict[str, float] = {}
+        shapes: dict[PodRequest, list[PodRecord]] = {}
+        for record, request in self._waiting():
+            began_at = since[record.pod_uid] = self._since.get(record.pod_uid, now)
+            if now - began_at >= self.settings.event_after_s:
+                shapes.setdefault(replace(request, pod_uid="", pod_name=""), []).append(record)
+        self._since = since
+        self._told = {uid: told for uid, told in self._told.items() if uid in since}
+        self._texts = {shape: text for shape, text in self._texts.items() if shape in shapes}
+        return shapes
+
+    def _waiting(self) -> Iterator[tuple[PodRecord, PodRequest]]:
+        """Pods that were refused at their last try."""
+        if not self.cache.is_synced:
+            return
+        for record in self.cache.pod_records():
+            if record.node_name or record.request is None:
+                continue
+            verdict = self.explainer.verdicts.verdict(record.pod_uid)
+            is_refused = verdict is not None and bool(verdict.sentence)
+            if is_refused and self.cache.reservation(record.pod_uid) is None:
+                yield record, record.request
+
+    async def _work_out(self, shapes: dict[PodRequest, list[PodRecord]]) -> None:
+        """The text of the shape whose is missing, or the oldest."""
+        began_at = self.clock()
+        if began_at < self._rest_until:
+            return
+        due = [shape for shape in shapes if self._is_stale(shape, began_at)]
+        if not due:
+            return
+        shape = min(due, key=lambda each: self._texts[each].at_s if each in self._texts else -1.0)
+        record = shapes[shape][0]
+        found = await self.explainer.outlook(record, shape)
+        ended_at = self.clock()
+        self._rest_until = ended_at + (_REST - 1) * (ended_at - began_at)
+        if found.sentence:
+            kinds, message = _kinds(found), message_of(found, record.namespace)
+            self._texts[shape] = _Text(message, kinds, ended_at)
+        else:
+            self._texts.pop(shape, None)  # it fits now: kube-scheduler is about to find out
+
+    def _is_stale(self, shape: PodRequest, now: float) -> bool:
+        text = self._texts.get(shape)
+        return text is None or now - text.at_s >= self.settings.event_interval_s / 2
+
+    def _is_due(self, pod_uid: str, text: _Text) -> bool:
+        told = self._told.get(pod_uid)
+        if told is None or told.text.kinds != text.kinds:
+            return True
+        age_s = self.clock() - told.at_s
+        if told.text.message != text.message:
+            return age_s >= self.settings.event_interval_s
+        return age_s >= _REPEAT_S
+
+    async def _tell(self, record: PodRecord, text: _Text) -> None:
+        pod = Subject(
+            kind="Pod", name=record.pod_name, uid=record.pod_uid, namespace=record.namespace
+        )
+        # What cannot be written is not tried again before something changes: it is only telling.
+        is_first = record.pod_uid not in self._told
+        self._told[record.pod_uid] = _Told(text, self.clock())
+        await self.writer.keep(
+            pod, name=event_name(record), reason=REASON, message=text.message, is_first=is_first
+        )
+        log.debug("waiting pod told", pod=record.pod_key, message=text.message)
+
+
+def event_name(record: PodRecord) -> str:
+    """The same from every replica, so that a new leader goes on with the event of the last."""
+    return f"{record.pod_name[:_NAME_LENGTH].rstrip('-.')}.{record.pod_uid[:8]}.cards"
+
+
+def message_of(found: Outlook, namespace: str) -> str:
+    """The text of the event: why the pod waits, and what would help.
+
+    Args:
+        found: of the pod.
+        namespace: of the pod; pods of others are not named to its author.
+    """
+    told = [
+        change.sentence
+        for change in found.changes
+        if change.kind is not ChangeKind.DEPARTURE or change.pod_key.startswith(f"{namespace}/")
+    ]
+    if not told:
+        return found.sentence
+    helps = "It would fit if you" if len(told) == 1 else "It would fit if you do one of these:"
+    return f"{found.sentence}. {helps} {'; or '.join(told)}"
+
+
+def _kinds(found: Outlook) -> frozenset[str]:
+    changes = {f"change {change.kind}" for change in found.changes}
+    if found.over_quota is not None:
+        changes.add("quota")
+    if isinstance(found.outcome, Unplaceable):
+        reasons = card_reasons(found.request, found.outcome.refusals)
+        changes |= {f"reason {reason.kind}" for reason in reasons}
+    return frozenset(changes)
