@@ -52,7 +52,7 @@ class QuotaLookup:
     kube: KubePort
     names: ResourceNames
     clock: Callable[[], float]
-    keep_s: float = 5.0
+    keep_s: float = 1.0
     wait_s: float = 1.0
     _kept: OrderedDict[str, _Read] = field(default_factory=OrderedDict, init=False)
     _is_failing: bool = field(default=False, init=False)
