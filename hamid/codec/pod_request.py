@@ -116,7 +116,7 @@ def decode_pod_request(
     is_numa_bound = annotations.is_numa_bound()
     modes = annotations.modes()
     if problems:
-        raise RequestError(" ".join(problems), hint=_HINT)
+        raise RequestError(". ".join(problems), hint=_HINT)
     if not requests:
         return None
     return PodRequest(
@@ -284,7 +284,7 @@ class _Reader:
         return amount
 
     def _refuse(self, what: str) -> None:
-        self.problems.append(f"container {self.container.name!r}: {what}.")
+        self.problems.append(f"container {self.container.name!r}: {what}")
 
 
 def _quantity_text(value: object) -> str:
@@ -335,7 +335,7 @@ class _Annotations:
         unknown = [entry for entry in entries if entry not in words]
         if unknown:
             self.problems.append(
-                f"annotation {key}: {quoted(unknown[0])} is unknown; allowed are {', '.join(words)}."
+                f"annotation {key}: {quoted(unknown[0])} is unknown; allowed are {', '.join(words)}"
             )
             return ()
         return tuple(dict.fromkeys(PolicyName(entry) for entry in entries))
@@ -350,19 +350,19 @@ class _Annotations:
             if name not in found or not _is_number(text, _MAX_WEIGHT):
                 self.problems.append(
                     f"annotation {wire.LOAD_WEIGHTS}: {quoted(entry)} is not one of slot, core "
-                    f"and memory, =, and a whole number from 0 to {_MAX_WEIGHT}."
+                    f"and memory, =, and a whole number from 0 to {_MAX_WEIGHT}"
                 )
                 return EVEN_WEIGHTS
             found[name] = int(text)
         if not any(found.values()):
-            self.problems.append(f"annotation {wire.LOAD_WEIGHTS}: one of them must not be 0.")
+            self.problems.append(f"annotation {wire.LOAD_WEIGHTS}: one of them must not be 0")
         return LoadWeights(slots=found["slot"], cores=found["core"], memory=found["memory"])
 
     def is_numa_bound(self) -> bool:
         text = self.annotations.get(wire.NUMA_BIND, "").strip().casefold()
         if text not in _TRUE | _FALSE:
             self.problems.append(
-                f"annotation {wire.NUMA_BIND}: {quoted(text)} is neither true nor false."
+                f"annotation {wire.NUMA_BIND}: {quoted(text)} is neither true nor false"
             )
         return text in _TRUE
 
@@ -372,7 +372,7 @@ class _Annotations:
         if wrong:
             self.problems.append(
                 f"annotation {wire.USE_INDEX}: {quoted(wrong[0])} is no whole number "
-                f"from 0 to {_MAX_INDEX}."
+                f"from 0 to {_MAX_INDEX}"
             )
             return ()
         return tuple(int(entry) for entry in entries)
@@ -383,7 +383,7 @@ class _Annotations:
         if text.strip() and not modes:
             self.problems.append(
                 f"annotation {wire.VGPU_MODE}: {quoted(text)} names no mode; "
-                f"allowed are {', '.join(DeviceMode)}."
+                f"allowed are {', '.join(DeviceMode)}"
             )
         return modes
 
@@ -391,7 +391,7 @@ class _Annotations:
         models = self._list(key)
         for model in models:
             if not model_matches(model, model):
-                self.problems.append(f"annotation {key}: {quoted(model)} names no model.")
+                self.problems.append(f"annotation {key}: {quoted(model)} names no model")
         return models
 
     def _list(self, key: str) -> tuple[str, ...]:

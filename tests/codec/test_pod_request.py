@@ -136,7 +136,7 @@ def test_memory_without_a_count_is_refused_where_the_default_count_is_zero():
 
     assert message == (
         "container 'train': sets nvidia.com/gpumem and nvidia.com/gpucores but no number of "
-        f"devices; set nvidia.com/gpu, 1 to {MAX_DEVICE_COUNT}."
+        f"devices; set nvidia.com/gpu, 1 to {MAX_DEVICE_COUNT}"
     )
 
 
@@ -155,7 +155,7 @@ def test_memory_that_cannot_be_is_refused_naming_container_field_value_and_what_
     message = refusal_of({"gpu": 1, "gpumem": text})
 
     assert message.startswith(f"container 'train': nvidia.com/gpumem: {text!r} is ")
-    assert message.endswith("; allowed are 1 to 16777216 MiB, such as 3000 or 16Gi.")
+    assert message.endswith("; allowed are 1 to 16777216 MiB, such as 3000 or 16Gi")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_other_amounts_that_cannot_be_are_refused_likewise(key, text, allowed):
     message = refusal_of({"gpu": 1} | {key: text})
 
     assert message.startswith(f"container 'train': nvidia.com/{key}: {text!r} is ")
-    assert message.endswith(f"; allowed are whole numbers from {allowed}.")
+    assert message.endswith(f"; allowed are whole numbers from {allowed}")
 
 
 @pytest.mark.parametrize("percent", [1, 33, 100])
@@ -243,13 +243,13 @@ def test_a_count_of_zero_with_anything_else_contradicts_itself(others):
 
     assert message == (
         f"container 'train': asks for 0 nvidia.com/gpu, but sets nvidia.com/{key}; "
-        f"leave these out, or ask for 1 to {MAX_DEVICE_COUNT} nvidia.com/gpu."
+        f"leave these out, or ask for 1 to {MAX_DEVICE_COUNT} nvidia.com/gpu"
     )
 
 
 def test_a_priority_alone_is_refused():
     assert refusal_of({"priority": 1}) == (
-        "container 'train': sets nvidia.com/priority but asks for no device; set nvidia.com/gpu too."
+        "container 'train': sets nvidia.com/priority but asks for no device; set nvidia.com/gpu too"
     )
 
 
@@ -312,7 +312,7 @@ def test_an_ephemeral_container_that_asks_is_refused():
 
     assert asked_resources(pod, NAMES)
     assert refusal(pod) == (
-        "container 'debug': is an ephemeral container; only init and app containers get devices."
+        "container 'debug': is an ephemeral container; only init and app containers get devices"
     )
 
 
@@ -389,7 +389,7 @@ def test_lists_of_models_and_uuids_are_trimmed_and_empty_entries_do_not_count():
 
 def test_a_model_without_a_letter_or_digit_is_refused():
     assert refusal(wishes(use="A100, --")) == (
-        "annotation nvidia.com/use-gputype: '--' names no model."
+        "annotation nvidia.com/use-gputype: '--' names no model"
     )
 
 
@@ -445,7 +445,7 @@ def test_a_bind_to_one_numa_node_is_read(text, is_bound):
 def test_a_numa_bind_that_is_neither_true_nor_false_is_refused():
     message = refusal(wishes(**{"nvidia.com/numa-bind": "yes"}))
 
-    assert message == "annotation nvidia.com/numa-bind: 'yes' is neither true nor false."
+    assert message == "annotation nvidia.com/numa-bind: 'yes' is neither true nor false"
 
 
 def test_indices_are_read():
@@ -464,19 +464,19 @@ def test_an_index_that_is_no_number_is_refused():
         (
             "node",
             "best",
-            "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread, fragmentation, numa, topology-aware.",
+            "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread, fragmentation, numa, topology-aware",
         ),
         (
             "node",
             "mutex",
-            "node-scheduler-policy: 'mutex' is unknown; allowed are binpack, spread, fragmentation, numa, topology-aware.",
+            "node-scheduler-policy: 'mutex' is unknown; allowed are binpack, spread, fragmentation, numa, topology-aware",
         ),
         (
             "device",
             "binpack,Best",
             (
                 "gpu-scheduler-policy: 'Best' is unknown; allowed are "
-                "binpack, spread, fragmentation, mutex, numa, topology-aware."
+                "binpack, spread, fragmentation, mutex, numa, topology-aware"
             ),
         ),
     ],
@@ -501,7 +501,7 @@ def test_modes_are_those_that_the_text_contains(text, modes):
 
 def test_an_unknown_mode_is_refused_with_what_is_allowed():
     assert refusal(wishes(mode="warp")) == (
-        "annotation nvidia.com/vgpu-mode: 'warp' names no mode; allowed are hami-core, mig, mps."
+        "annotation nvidia.com/vgpu-mode: 'warp' names no mode; allowed are hami-core, mig, mps"
     )
 
 

@@ -515,3 +515,15 @@ def test_a_pod_that_asks_in_its_init_container_alone_is_held_to_the_quota():
 )
 def test_quotas_are_asked_for_where_they_matter(asked, settings, asks):
     assert rules(**settings).asks_for_quotas(asked) is asks
+
+
+def test_no_refusal_has_a_full_stop_before_its_brackets():
+    wrong = {"nvidia.com/gpumem": "3Ki", "nvidia.com/gpucores": "200"}
+    item = pod(container("main", gpu=1, limits=wrong), container("x", gpu=1, limits=wrong))
+
+    message = rules().verdict(review(item)).message
+
+    assert message.count("container 'main'") == message.count("container 'x'") == 2
+    assert ". container 'x'" in message
+    assert ". (" not in message
+    assert ".." not in message
