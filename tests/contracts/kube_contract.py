@@ -20,6 +20,7 @@ from hamid.kube.port import (
     NAMESPACES,
     NODES,
     PODS,
+    RESOURCE_QUOTAS,
     EventKind,
     PatchKind,
     Resource,
@@ -681,7 +682,46 @@ class BindContract:
             )
 
 
-class WholeKubeContract(KubeContract, ListContract, WatchContract, ChangeContract, BindContract):
+class QuotaContract:
+    """ResourceQuotas with keys that the server stores, and does not count by."""
+
+    async def test_limits_on_cards_are_stored_and_refuse_no_pod(
+        self, kube: KubePort, namespace: str
+    ) -> None:
+        hard = {"limits.nvidia.com/gpu": "0", "limits.nvidia.com/gpumem": "32Gi"}
+        quota = {"metadata": {"name": "cards"}, "spec": {"hard": hard}}
+        asking = pod("a")
+        asking["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+
+        stored = await kube.create(RESOURCE_QUOTAS, quota, namespace=namespace)
+        await kube.create(PODS, asking, namespace=namespace)
+
+        assert stored["spec"]["hard"] == hard
+        found = await kube.get(RESOURCE_QUOTAS, "cards", namespace=namespace)
+        used = (found.get("status") or {}).get("used") or {}
+        assert used.keys().isdisjoint(hard)
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            {"hard": {"limits.nvidia.com/gpumem": "1500m"}},
+            {"hard": {"limits.nvidia.com/gpumem": "-1"}},
+            {"hard": {"limits.nvidia.com/gpumem": "1"}, "scopes": ["Bogus"]},
+        ],
+        ids=["part of one", "negative", "unknown scope"],
+    )
+    async def test_a_quota_of_no_amount_or_no_scope_is_refused(
+        self, kube: KubePort, namespace: str, spec: JsonObject
+    ) -> None:
+        quota = {"metadata": {"name": "cards"}, "spec": spec}
+
+        with pytest.raises(Invalid):
+            await kube.create(RESOURCE_QUOTAS, quota, namespace=namespace)
+
+
+class WholeKubeContract(
+    KubeContract, ListContract, WatchContract, ChangeContract, BindContract, QuotaContract
+):
     """Everything; subclass this and give `kube`, `node_name` and `forgotten_version`, the last
     for events: the real server keeps no cache of those, so that it is etcd that forgets.
     """

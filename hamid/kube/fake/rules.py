@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from hamid.kube.errors import Conflict, Invalid
-from hamid.kube.port import NAMESPACES, NODES, PODS, SERVICES
+from hamid.kube.port import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES
 from hamid.model.quantities import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
@@ -23,6 +23,15 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 _RBAC_NAME: Final = re.compile(r"[^/%]+")
 # Resources with a slash in their names other than these are extended ones.
 _NATIVE_PREFIXES: Final = ("kubernetes.io/", "requests.kubernetes.io/")
+_SCOPES: Final = (
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+)
 _MUTABLE_POD_FIELDS: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 # Kinds whose metadata.generation counts the changes of the spec.
 _COUNTED_GROUPS: Final = frozenset({"apps", "batch", "admissionregistration.k8s.io", "policy"})
@@ -79,12 +88,29 @@ def check(resource: Resource, item: JsonObject) -> None:
         for field in ("initContainers", "containers"):
             for index, container in enumerate(spec.get(field) or ()):
                 _check_container(item, f"spec.{field}[{index}]", container)
+    elif resource == RESOURCE_QUOTAS:
+        _check_quota(item, item.get("spec") or {})
     annotations = item["metadata"].get("annotations") or {}
     for name, value in annotations.items():
         if not isinstance(value, str):
             raise _invalid(item, f"metadata.annotations[{name}]: must be a string")
     if sum(len(name) + len(value) for name, value in annotations.items()) > 256 * 1024:
         raise _invalid(item, "metadata.annotations: Too long: may not be more than 262144 bytes")
+
+
+def _check_quota(item: JsonObject, spec: JsonObject) -> None:
+    for key, value in (spec.get("hard") or {}).items():
+        try:
+            amount = parse_quantity(str(value)).value
+        except QuantityError:
+            raise _invalid(item, f"spec.hard[{key}]: quantities must match the grammar") from None
+        if amount < 0:
+            raise _invalid(item, f"spec.hard[{key}]: must be greater than or equal to 0")
+        if "/" in key and amount.denominator != 1:
+            raise _invalid(item, f"spec.hard[{key}]: must be an integer")
+    unknown = [scope for scope in spec.get("scopes") or () if scope not in _SCOPES]
+    if unknown:
+        raise _invalid(item, f"spec.scopes: Invalid value: {unknown}: unsupported scope")
 
 
 def succeed(
