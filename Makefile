@@ -79,7 +79,8 @@ format: setup ## format the code and mend what lint can mend
 	$(BIN)/ruff format
 
 # JSON lines on stdout and nothing else. 3: not on this machine, and stderr says why.
-BENCHES := footprint allocate bind extender codec packing packing2d placement explain burst wakeup
+BENCHES := footprint allocate bind extender codec packing packing2d placement explain burst wakeup \
+    cluster one-node coldstart
 
 bench: ## all benchmarks, as JSON lines; one alone: make -s bench-allocate
 	@for name in $(BENCHES); do $(MAKE) --no-print-directory -s bench-$$name || echo "no $$name" >&2; done
@@ -87,7 +88,7 @@ bench: ## all benchmarks, as JSON lines; one alone: make -s bench-allocate
 .PHONY: $(addprefix bench-,$(BENCHES))
 $(addprefix bench-,$(BENCHES)): bench-%:
 	@$(MAKE) --no-print-directory -s setup native >&2
-	@$(BIN)/python -m benchmarks.bench_$* $(BENCH_ARGS)
+	@$(BIN)/python -m benchmarks.bench_$(subst -,_,$*) $(BENCH_ARGS)
 
 # TRACE: a name, or the path of a list in openb's format. ALL=1: the baselines, too.
 PACKING_ARGS = $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ALL),--all)

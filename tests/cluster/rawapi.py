@@ -45,7 +45,7 @@ class Call:
 
     method: str
     path: str
-    body: Object | None = None
+    body: Any = None
     content_type: str = "application/json"
 
 
@@ -204,6 +204,14 @@ class PodWatch:
                     return False
                 self._news.wait(left_s)
         return True
+
+    def forget(self, names: Iterable[str], *, timeout_s: float = 60) -> None:
+        """Wait until none of these is there, and keep no record of them: names come again."""
+        names = list(names)
+        self.wait_gone(names, timeout_s=timeout_s)
+        with self._news:
+            for name in names:
+                self.bound_at_s.pop(name, None)
 
     async def follow(self, api: RawApi, path: str) -> None:
         """Follow until cancelled."""

@@ -1,0 +1,42 @@
+"""The benchmarks on simulated nodes still run, at their smallest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.harness import ClusterUnavailable, do_without, helm
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "cases"),
+    [
+        ("cluster", {"ours", "yes", "none", "ratio"}),
+        ("one_node", {"3-pods"}),
+        ("coldstart", {"new-nodes", "running-pods"}),
+    ],
+)
+def test_each_case_has_a_line(name: str, cases: set[str]):
+    try:
+        helm()
+    except ClusterUnavailable as why:
+        do_without(why)
+
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.bench_{name}", "--smallest"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert {json.loads(line)["case"] for line in done.stdout.splitlines()} == cases
