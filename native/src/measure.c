@@ -34,6 +34,7 @@ static struct measurements {
 	uint64_t ended_ns; /* when the last batch was */
 	uint64_t contexts_gone;
 	uint32_t head, tail; /* pairs between them are on their way */
+	bool has_before;     /* the one before tail was read, and keeps its events */
 	_Atomic uint64_t behind_since_ns; /* see measure_behind_since_ns() */
 	_Atomic uint32_t given_up; /* tail + 1 when it was */
 	struct pair pairs[PAIRS];
@@ -89,6 +90,7 @@ static struct measurements *take(CUdevice ordinal)
 		memset(all->pairs, 0, sizeof all->pairs);
 		all->is_open = false;
 		all->head = all->tail = 0;
+		all->has_before = false;
 		all->contexts_gone = gone;
 	}
 	return all;
@@ -119,7 +121,7 @@ static bool open_batch(struct measurements *all, const struct measure_launch *la
 {
 	struct pair *pair = &all->pairs[all->head % PAIRS];
 	const uint32_t cost_ns = costs_get(launch->kind);
-	if (all->head - all->tail == PAIRS ||
+	if (all->head - all->tail == PAIRS - 1 ||
 	    (cost_ns && cost_ns < SHORT_NS && launch->now_ns - all->ended_ns < SHORT_EVERY_NS) ||
 	    !make_events(pair, launch->there.context) || record(launch->stream, launch->is_thread_form, pair->start) != CUDA_SUCCESS)
 		return false;
@@ -197,14 +199,45 @@ void measure_end(const struct measure_launch *launch, bool is_launched)
 }
 
 /* Each launch took its share of what all took, in proportion to what it was thought to take. */
-static void learn(const struct pair *pair, uint64_t took_ns)
+static void learn(const struct pair *pair, uint64_t took_ns, bool is_contended)
 {
 	for (uint32_t i = 0; i < pair->count; i++) {
 		if (i && pair->kinds[i] == pair->kinds[i - 1])
 			continue;
 		const double share = (double)pair->costs_ns[i] / (double)pair->charged_ns;
-		costs_learn(pair->kinds[i], (uint64_t)((double)took_ns * share), pair->is_bound);
+		const uint64_t cost_ns = (uint64_t)((double)took_ns * share);
+		/* Others' work is in it: it may be less, and whether it is more, NVML's figures say. */
+		const uint64_t known_ns = is_contended ? costs_get(pair->kinds[i]) : 0;
+		if (!known_ns || cost_ns < known_ns)
+			costs_learn(pair->kinds[i], cost_ns, pair->is_bound);
 	}
+}
+
+static uint64_t elapsed_ns(CUevent from, CUevent to, CUresult *ret_cr)
+{
+	float milliseconds = 0;
+	*ret_cr = real.cuEventElapsedTime(&milliseconds, from, to);
+	return milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
+}
+
+/*
+ * What the batch took: from its start, or from the end of the one before, whichever was later. For streams
+ * run beside each other, or wait for each other, and the device's time is to be charged once.
+ */
+static CUresult read_pair(const struct measurements *all, const struct pair *pair, uint64_t *ret_took_ns)
+{
+	CUresult cr;
+	uint64_t took_ns = elapsed_ns(pair->start, pair->end, &cr);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	const struct pair *before = &all->pairs[(all->tail - 1) % PAIRS];
+	if (all->has_before && before->context == pair->context) {
+		const uint64_t since_ns = elapsed_ns(before->end, pair->end, &cr);
+		if (cr == CUDA_SUCCESS && since_ns < took_ns)
+			took_ns = since_ns;
+	}
+	*ret_took_ns = took_ns;
+	return CUDA_SUCCESS;
 }
 
 void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate,
@@ -220,15 +253,15 @@ void measure_collect(const struct whereabouts *there, struct hamid_budget *budge
 		CUresult cr = real.cuEventQuery(pair->end);
 		if (cr == CUDA_ERROR_NOT_READY)
 			break;
-		float milliseconds = 0;
-		if (cr != CUDA_SUCCESS ||
-		    real.cuEventElapsedTime(&milliseconds, pair->start, pair->end) != CUDA_SUCCESS) {
+		uint64_t took_ns = 0;
+		if (cr != CUDA_SUCCESS || read_pair(all, pair, &took_ns) != CUDA_SUCCESS) {
 			pair->start = NULL; /* not to be used again */
+			all->has_before = false;
 			continue;
 		}
-		const uint64_t took_ns = milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
+		all->has_before = true;
 		pair->is_bound |= is_contended;
-		learn(pair, took_ns);
+		learn(pair, took_ns, is_contended);
 		if (!pair->is_bound || took_ns < pair->charged_ns)
 			more_ns += (int64_t)took_ns - (int64_t)pair->charged_ns;
 	}

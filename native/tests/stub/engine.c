@@ -15,7 +15,7 @@
 #define SPIN_BELOW_NS 60000ull
 #define SLEEP_SHORT_NS 20000ull
 
-static bool is_virtual(void)
+bool engine_is_virtual(void)
 {
 	static int answer = -1;
 
@@ -50,7 +50,7 @@ static uint64_t monotonic_ns(void)
 
 uint64_t engine_now_ns(struct engine *engine)
 {
-	return is_virtual() ? __atomic_load_n(&engine->now_ns, __ATOMIC_ACQUIRE) : monotonic_ns();
+	return engine_is_virtual() ? __atomic_load_n(&engine->now_ns, __ATOMIC_ACQUIRE) : monotonic_ns();
 }
 
 static void lock(struct engine *engine)
@@ -74,7 +74,7 @@ static void init(struct engine *engine, const char *device)
 	pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
 	pthread_mutex_init(&engine->lock.mutex, &attributes);
 	pthread_mutexattr_destroy(&attributes);
-	engine->now_ns = engine->window_ns = is_virtual() ? 1 : monotonic_ns();
+	engine->now_ns = engine->window_ns = engine_is_virtual() ? 1 : monotonic_ns();
 	strncpy(engine->device, device, ENGINE_UUID - 1);
 }
 
@@ -233,7 +233,7 @@ static void advance(struct engine *engine, uint64_t to)
 
 static void catch_up(struct state *state, struct engine *engine)
 {
-	if (is_virtual())
+	if (engine_is_virtual())
 		return;
 	uint64_t now = monotonic_ns();
 
@@ -274,7 +274,7 @@ bool engine_reached(struct state *state, struct engine *engine, struct engine_ch
 void engine_sleep(struct state *state, struct engine *engine, uint64_t ns)
 {
 	(void)state;
-	if (is_virtual()) {
+	if (engine_is_virtual()) {
 		lock(engine);
 		advance(engine, engine->now_ns + ns);
 		unlock(engine);

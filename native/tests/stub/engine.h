@@ -82,6 +82,7 @@ void engine_sleep(struct state *state, struct engine *engine, uint64_t ns);
 uint64_t engine_time_of(struct engine *engine, struct engine_channel *channel, uint64_t position);
 
 uint64_t engine_now_ns(struct engine *engine);
+bool engine_is_virtual(void);
 
 /* Per mille of the last whole window; `channel` NULL: all of them. Looks at the device first. */
 uint32_t engine_utilisation(struct state *state, struct engine *engine,

@@ -179,3 +179,25 @@ uint64_t timeline_reached_ns(CUevent event)
 	pthread_mutex_unlock(&line->mutex);
 	return event->reached_ns;
 }
+
+/* --- the clock, for who is to live by it: the library built for tests, programs of ours --- */
+
+SIM_EXPORT bool hamid_sim_is_virtual(void)
+{
+	return engine_is_virtual();
+}
+
+SIM_EXPORT uint64_t hamid_sim_now_ns(void)
+{
+	struct timeline *line = line_of(0);
+
+	return line ? engine_now_ns(line->engine) : 0;
+}
+
+SIM_EXPORT void hamid_sim_sleep(uint64_t ns)
+{
+	struct timeline *line = line_of(0);
+
+	if (line)
+		engine_sleep(line->state, line->engine, ns);
+}

@@ -24,6 +24,11 @@ void timeline_watch(CUevent event);
 void timeline_forget(CUevent event);
 uint64_t timeline_reached_ns(CUevent event);
 
+/* The first device's clock: virtual or not, now, and waiting on it. Exported beside the driver's own names. */
+SIM_EXPORT bool hamid_sim_is_virtual(void);
+SIM_EXPORT uint64_t hamid_sim_now_ns(void);
+SIM_EXPORT void hamid_sim_sleep(uint64_t ns);
+
 /* Host functions (callbacks.c): run on a thread of their own once the stream has got there. */
 CUresult callbacks_add(CUstream stream, CUhostFn function, void *data);
 void callbacks_wait_all(void);
