@@ -68,8 +68,9 @@ test-gpu: setup native ## what needs a real GPU
 	$(BIN)/pytest tests/gpu
 
 # 3: not on this machine; the tests then say why, or fail where CI or HAMID_REQUIRE_CLUSTER is set.
-cluster-build: setup ## build the Kubernetes that test-cluster starts (minutes, once)
+cluster-build: setup ## build the Kubernetes that test-cluster starts, and the chart's images (minutes, once)
 	PYTHON=$(abspath $(BIN))/python tests/cluster/up/build.sh || [ $$? = 3 ]
+	PYTHON=$(abspath $(BIN))/python tests/cluster/up/chart-images.sh || [ $$? = 3 ]
 
 test-cluster: setup native cluster-build ## the daemon on a real API server, scheduler, kubelet and containerd
 	$(BIN)/pytest tests/cluster tests/deploy

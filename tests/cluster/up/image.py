@@ -3,6 +3,7 @@
 
     image.py busybox NAME OUT.tar      /bin/busybox and a link per applet
     image.py glibc NAME OUT.tar        bash, coreutils and friends, with the shared libraries they need
+    image.py /A/PROGRAM NAME OUT.tar   this program alone, statically linked, in /bin
 
 The archive is in the `docker save` format; `ctr -n k8s.io images import OUT.tar` takes it. It holds
 no times: the same files make the same archive, and OUT.tar is written only when it would differ.
@@ -110,7 +111,10 @@ def main() -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
         add_base(layer)
-        {"busybox": add_busybox, "glibc": add_glibc}[kind](layer)
+        if kind.startswith("/"):
+            add_file(layer, f"bin/{Path(kind).name}", Path(kind).read_bytes())
+        else:
+            {"busybox": add_busybox, "glibc": add_glibc}[kind](layer)
     made = archive(name, buffer.getvalue())
     if not out.exists() or out.read_bytes() != made:
         draft = out.with_suffix(".draft")
