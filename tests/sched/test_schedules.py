@@ -15,10 +15,11 @@ from hamid.errors import HamidError
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.model.device import WHOLE_DEVICE_PERCENT
+from hamid.model.quota import charge
 from hamid.sched.sinks import NodeSink, PodSink
 from tests.builders import container_object
 from tests.sched.builders import make_devices
-from tests.sched.objects import added, deleted, modified, registered, waiting
+from tests.sched.objects import added, deleted, modified, quota_object, registered, waiting
 from tests.sched.world import Call, World
 
 NODE_COUNT = 2
@@ -54,14 +55,16 @@ INITIALIZED = {"type": "Initialized", "status": "True"}
 class Schedule:
     """Steps, each picked by numbers; those that make no sense at the moment do nothing."""
 
-    def __init__(self):
+    def __init__(self, quota_mib=None):
+        self.quota_mib = quota_mib
         self.world = World(pod_wait_s=0.001, sync_wait_s=0.001)
         self.count = 0
 
     async def begin(self):
         devices = make_devices(CARD_COUNT, memory_mib=CARD_MIB, slot_count=SLOTS)
         self.nodes = {f"n{i}": registered(f"n{i}", devices) for i in range(NODE_COUNT)}
-        await self.world.create(*self.nodes.values())
+        quotas = [] if self.quota_mib is None else [quota_object(gpumem=self.quota_mib)]
+        await self.world.create(*self.nodes.values(), *quotas)
 
     async def pods(self):
         return (await self.world.kube.list(PODS)).items
@@ -187,7 +190,7 @@ class Schedule:
 
     async def assert_cluster_is_within_capacity(self):
         """By what the pods themselves say, whatever our books think."""
-        used = {}
+        used, charged_mib = {}, 0
         for pod in await self.pods():
             status = pod.get("status") or {}
             if "nodeName" not in pod["spec"] or status.get("phase") == "Succeeded":
@@ -195,6 +198,7 @@ class Schedule:
             if (allocation := read_allocation(pod)) is None:
                 continue
             is_initialized = INITIALIZED in status.get("conditions", ())
+            charged_mib += charge(allocation, is_initialized=is_initialized).memory_mib
             for uuid, hold in allocation.holds(is_initialized=is_initialized).items():
                 used.setdefault((allocation.node_name, uuid), []).append(hold)
         for holds in used.values():
@@ -202,6 +206,7 @@ class Schedule:
             assert sum(hold.core_percent for hold in holds) <= WHOLE_DEVICE_PERCENT
             assert sum(hold.slots for hold in holds) <= SLOTS
             assert len(holds) == 1 or not any(hold.is_exclusive for hold in holds)
+        assert self.quota_mib is None or charged_mib <= self.quota_mib
 
 
 STEPS = (
@@ -236,8 +241,8 @@ def call_of(pod):
     return Call(meta["uid"], meta["namespace"], meta["name"])
 
 
-async def run(steps):
-    schedule = Schedule()
+async def run(steps, quota_mib):
+    schedule = Schedule(quota_mib)
     await schedule.begin()
     for name, first, second in steps:
         await getattr(schedule, name)(first, second)
@@ -254,7 +259,8 @@ async def run(steps):
         st.tuples(st.sampled_from(STEPS), st.integers(0, 99), st.integers(0, 99)),
         min_size=10,
         max_size=40,
-    )
+    ),
+    st.sampled_from([None, 12_000, 21_000]),
 )
-def test_the_books_are_right_and_nothing_is_promised_twice(steps):
-    asyncio.run(run(steps))
+def test_the_books_are_right_and_nothing_is_promised_twice_nor_beyond_a_quota(steps, quota_mib):
+    asyncio.run(run(steps, quota_mib))
