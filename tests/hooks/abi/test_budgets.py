@@ -1,40 +1,42 @@
 from hamid.hooks.abi.budgets import (
     USAGE_BUDGET,
-    USAGE_BUDGETS_OFFSET,
     BudgetUse,
-    decode_budgets,
+    decode_budget,
+    decode_places,
 )
 from hamid.hooks.abi.pages import USAGE_HEADER_BYTES
 from tests.hooks.abi.test_pages import CARD, INSTANCE, usage_page
 
 
-def header_with(*budgets: tuple[int, int, int, int], **fields: int) -> bytes:
-    page = bytearray(usage_page(**fields)[:USAGE_HEADER_BYTES])
-    for index, budget in enumerate(budgets):
-        at = USAGE_BUDGETS_OFFSET + index * USAGE_BUDGET.size
-        USAGE_BUDGET.pack_into(page, at, *budget, b"")
-    return bytes(page)
+def header(**fields) -> bytes:
+    return usage_page(**fields)[:USAGE_HEADER_BYTES]
 
 
-def test_a_header_says_what_was_used_of_each_device_that_was_wanted():
-    header = header_with((9, 5, 7, 6), (1, 1, 0, 0))
-
-    assert decode_budgets(header) == {
-        CARD: BudgetUse(due_ns=9, charged_ns=5, wanted_ns=7, waited_ns=6)
-    }
+def test_a_header_says_where_the_budget_of_each_device_is():
+    assert decode_places(header()) == {CARD: 3200, INSTANCE: 3264}
 
 
-def test_all_devices_of_a_header_are_told_apart():
-    header = header_with((9, 5, 7, 6), (1, 2, 3, 4))
+def test_what_is_no_header_of_this_version_has_no_budgets():
+    assert decode_places(b"") == {}
+    assert decode_places(header(abi_version=2)) == {}
+    assert decode_places(header(magic=1)) == {}
 
-    assert decode_budgets(header)[INSTANCE].charged_ns == 2
 
-
-def test_what_is_no_header_of_this_version_says_nothing():
-    assert decode_budgets(b"") == {}
-    assert decode_budgets(header_with((9, 5, 7, 6), abi_version=2)) == {}
-    assert decode_budgets(header_with((9, 5, 7, 6), magic=1)) == {}
+def test_a_device_whose_name_is_no_name_has_none():
+    assert decode_places(header(names=(b"\x1b", INSTANCE.encode()))) == {INSTANCE: 3264}
 
 
 def test_more_devices_than_a_page_holds_are_left_out():
-    assert set(decode_budgets(header_with((9, 5, 7, 6), device_count=2**32 - 1))) == {CARD}
+    assert set(decode_places(header(device_count=2**32 - 1))) == {CARD, INSTANCE}
+
+
+def test_a_budget_says_what_was_used_wanted_and_waited_for():
+    assert decode_budget(USAGE_BUDGET.pack(9, 5, 7, 6, b"")) == BudgetUse(
+        due_ns=9, charged_ns=5, wanted_ns=7, waited_ns=6
+    )
+
+
+def test_a_device_that_was_never_wanted_has_no_use():
+    assert decode_budget(USAGE_BUDGET.pack(9, 5, 0, 6, b"")) is None
+    assert decode_budget(b"") is None
+    assert decode_budget(bytes(63)) is None

@@ -1,0 +1,247 @@
+"""The lender on containers' files: what they claim comes out as rates in their live pages."""
+
+import os
+
+import pytest
+
+from hamid.aiokit.blocking import OneThread
+from hamid.hooks.abi.budgets import USAGE_BUDGET, USAGE_BUDGETS_OFFSET
+from hamid.hooks.abi.contract import CONTROL_PAGE_NAME, LIVE_PAGE_NAME, USAGE_PAGE_NAME
+from hamid.hooks.abi.live import decode_live_page
+from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
+from hamid.hooks.lending import LOOK_AGAIN_NS, ContainerDirs, Lender
+from hamid.hooks.whose import MappedPages
+from hamid.nvml.errors import DriverUnavailable
+from hamid.nvml.fake import FakeNvml
+from hamid.nvml.port import ProcessLoad
+from tests.hooks.abi.test_pages import CARD, usage_page
+
+MS = 1_000_000
+SECOND = 1000 * MS
+
+
+class Container:
+    def __init__(self, directory, percent: int, mode: CoreMode, **limits):
+        self.directory = directory
+        directory.mkdir()
+        self.page = bytearray(usage_page(names=(CARD.encode(),)))
+        self.limit(percent, mode, **limits)
+        self.claim(charged=0, wanted=0)
+
+    def limit(self, percent, mode=CoreMode.LEND, *, generation=1, priority=1, weight=1):
+        limits = ContainerLimits(
+            devices=(
+                DeviceLimit(
+                    device_uuid=CARD, memory_bytes=None, core_percent=percent, weight=weight
+                ),
+            ),
+            priority=priority,
+            generation=generation,
+            mode=mode,
+        )
+        beside = self.directory / "new"
+        beside.write_bytes(encode_control_page(limits))
+        beside.rename(self.directory / CONTROL_PAGE_NAME)
+
+    def claim(self, *, wanted: int, charged: int = 0, waited: int = 0) -> None:
+        USAGE_BUDGET.pack_into(self.page, USAGE_BUDGETS_OFFSET, 0, charged, wanted, waited, b"")
+        (self.directory / USAGE_PAGE_NAME).write_bytes(self.page)
+
+    @property
+    def live(self):
+        return decode_live_page((self.directory / LIVE_PAGE_NAME).read_bytes())
+
+    @property
+    def rate(self) -> int:
+        return self.live.rate_by_uuid[0][1]
+
+
+class Node:
+    def __init__(self, directory):
+        self.directory = directory
+        self.containers = {}
+        self.now_ns = 1000 * SECOND
+        self.nvml = FakeNvml()
+        self.thread = OneThread(name="lender")
+        self.proc = directory / "proc"
+        self.proc.mkdir()
+        self.lender = Lender(
+            directories=self.directories,
+            nvml=self.nvml,
+            thread=self.thread,
+            clock_ns=lambda: self.now_ns,
+            pages=MappedPages(proc=self.proc),
+        )
+
+    def directories(self):
+        return {
+            name: ContainerDirs(limits=c.directory, usage=c.directory)
+            for name, c in self.containers.items()
+        }
+
+    def add(self, name: str, percent: int, mode: CoreMode = CoreMode.LEND, **limits) -> Container:
+        self.containers[name] = Container(self.directory / name, percent, mode, **limits)
+        return self.containers[name]
+
+    def run_process(self, pid: int, container: Container) -> None:
+        found = (container.directory / USAGE_PAGE_NAME).stat()
+        place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x} {found.st_ino}"
+        (self.proc / str(pid)).mkdir()
+        (self.proc / str(pid) / "maps").write_text(f"0-1 rw-s 00000000 {place} /x/usage.page\n")
+
+    async def step(self, after_ms: int = 20) -> None:
+        self.now_ns += after_ms * MS
+        await self.lender.step()
+
+
+@pytest.fixture
+def node(tmp_path):
+    node = Node(tmp_path)
+    yield node
+    for container in node.lender._containers.values():
+        container.close()
+    node.thread.close()
+
+
+async def test_what_is_idle_is_lent_and_taken_back_at_the_next_look(node):
+    owner, borrower = node.add("owner", 70), node.add("borrower", 30)
+    borrower.claim(wanted=node.now_ns, waited=node.now_ns)
+    await node.step()
+    lent = borrower.rate
+    owner.claim(wanted=node.now_ns)
+    await node.step()
+
+    assert (lent, borrower.rate, owner.rate) == (1000, 300, 700)
+
+
+async def test_the_heart_beats_with_every_look_while_somebody_lends(node):
+    container = node.add("a", 30)
+    for _ in range(3):
+        await node.step()
+
+        assert container.live.heartbeat_ns == node.now_ns
+
+
+async def test_where_nobody_lends_a_heartbeat_in_a_while_is_enough(node):
+    container = node.add("a", 30, CoreMode.HARD)
+    await node.step()
+    beats = set()
+    for _ in range(12):
+        await node.step()
+        beats.add(container.live.heartbeat_ns)
+
+        assert node.now_ns - container.live.heartbeat_ns <= 120 * MS
+    assert len(beats) == 3
+
+
+async def test_a_hard_cap_is_told_as_it_is(node):
+    container = node.add("a", 30, CoreMode.HARD)
+    await node.step()
+
+    assert container.rate == 300
+
+
+async def test_priorities_are_kept(node):
+    high = node.add("high", 0, CoreMode.PRIORITY, priority=0)
+    low = node.add("low", 0, CoreMode.PRIORITY, priority=1)
+    for container in (high, low):
+        container.claim(wanted=node.now_ns, waited=node.now_ns)
+    await node.step()
+
+    assert (high.rate, low.rate) == (950, 50)
+
+
+async def test_a_new_container_and_new_limits_are_found(node):
+    first = node.add("first", 30)
+    await node.step()
+    first.limit(40, generation=2)
+    second = node.add("second", 20)
+    await node.step(after_ms=LOOK_AGAIN_NS // MS)
+
+    assert first.live.generation == 2
+    assert (first.rate, second.rate) == (400, 200)
+
+
+async def test_a_container_that_is_gone_is_let_go(node):
+    gone = node.add("gone", 70)
+    left = node.add("left", 30)
+    for container in (gone, left):
+        container.claim(wanted=node.now_ns + SECOND, waited=node.now_ns + SECOND)
+    await node.step(after_ms=1000)
+    with_both = left.rate
+    del node.containers["gone"]
+    await node.step(after_ms=LOOK_AGAIN_NS // MS)
+    left.claim(wanted=node.now_ns, waited=node.now_ns)
+    await node.step()
+
+    assert (with_both, left.rate) == (300, 1000)
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "directory", "short"])
+async def test_what_a_container_puts_in_the_place_of_its_page_says_nothing(node, what):
+    container = node.add("a", 30)
+    page = container.directory / USAGE_PAGE_NAME
+    page.unlink()
+    match what:
+        case "link":
+            page.symlink_to("/dev/zero")
+        case "pipe":
+            os.mkfifo(page)
+        case "directory":
+            page.mkdir()
+        case "short":
+            page.write_bytes(b"x")
+    await node.step()
+
+    assert container.rate == 300
+
+
+async def seconds(node, container, count: int, *, charged_percent: int) -> None:
+    """Let it charge so many percent of the time."""
+    began = node.now_ns
+    for _ in range(count * 20):
+        charged = (node.now_ns - began) * charged_percent // 100
+        container.claim(wanted=node.now_ns, waited=node.now_ns, charged=charged + 1)
+        await node.step(after_ms=50)
+
+
+async def test_who_is_charged_more_than_the_driver_sees_gets_more(node):
+    container = node.add("a", 30, CoreMode.HARD)
+    node.run_process(7, container)
+    node.nvml.load(ProcessLoad(device_uuid=CARD, pid=7, gpu_percent=20.0))
+    await seconds(node, container, 8, charged_percent=30)
+
+    assert 440 <= container.rate <= 450
+
+
+async def test_without_the_driver_nothing_is_corrected(node):
+    container = node.add("a", 30, CoreMode.HARD)
+    node.nvml.fail_driver(DriverUnavailable("gone", hint="x"))
+    await seconds(node, container, 3, charged_percent=90)
+
+    assert container.rate == 300
+
+
+async def test_a_container_that_keeps_its_limits_to_itself_is_not_written_to(node):
+    container = node.add("a", 0, CoreMode.HARD)
+    await node.step()
+
+    assert not (container.directory / LIVE_PAGE_NAME).exists()
+
+
+async def test_of_several_cards_each_has_its_own_rate(node):
+    container = node.add("a", 30)
+    limits = ContainerLimits(
+        devices=(
+            DeviceLimit(device_uuid="GPU-other", memory_bytes=None, core_percent=20),
+            DeviceLimit(device_uuid=CARD, memory_bytes=None, core_percent=30),
+        ),
+        priority=1,
+        generation=2,
+        mode=CoreMode.LEND,
+    )
+    (container.directory / CONTROL_PAGE_NAME).write_bytes(encode_control_page(limits))
+    container.claim(wanted=node.now_ns, waited=node.now_ns)
+    await node.step()
+
+    assert container.live.rate_by_uuid == (("GPU-other", 200), (CARD, 1000))
