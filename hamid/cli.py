@@ -193,7 +193,9 @@ def sim(
     except HamidError as error:
         sys.exit(_complain(error))
     outcomes = command.run(plan)
-    Console().print(command.table(outcomes))
+    console = Console()
+    # Into a file or a pipe, no line is cut.
+    console.print(command.table(outcomes), width=None if console.is_terminal else 200)
     if json_path is not None:
         json_path.write_text(json.dumps(command.report(plan, outcomes), indent=1) + "\n")
     if plot_path is not None:

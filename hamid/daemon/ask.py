@@ -151,10 +151,11 @@ def fit_lines(answer: JsonObject) -> Iterator[str]:
         words = [f"without {', '.join(lost)}"] if lost else []
         words += [f"with {', '.join(what_if['with_nodes'])}"] if what_if.get("with_nodes") else []
         yield f"  {', and '.join(words)}; {answer['pods_now']} fit now"
-        yield (
-            f"  {_counted(what_if['evicted'], 'pod')} would have to leave; "
-            f"{what_if['resettled']} would find room elsewhere"
-        )
+        if lost:
+            yield (
+                f"  {_counted(what_if['evicted'], 'pod')} would have to leave; "
+                f"{what_if['resettled']} would find room elsewhere"
+            )
         yield from (f"  - {pod_key} would not" for pod_key in what_if["homeless"])
     yield from (f"  - {each['node']}: {each['pods']}" for each in nodes[:NODES_SHOWN])
     if len(nodes) > NODES_SHOWN:

@@ -17,7 +17,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 
 from hamid.errors import TraceError
 from hamid.model.request import DEVICE_POLICIES, NODE_POLICIES, PolicyName
@@ -148,7 +148,9 @@ def _replay(
 
 def table(outcomes: dict[str, tuple[Outcome, ...]]) -> Table:
     """How each policy did; means over the seeds."""
-    shown = Table("policy", box=None, pad_edge=False)
+    longest = max((len(name) for name in outcomes), default=0)
+    name_column = Column("policy", no_wrap=True, min_width=longest)
+    shown = Table(name_column, box=None, pad_edge=False)
     for head in ("allocated %", "least", "cores %", "memory %", "wasted %", "placed", "refused"):
         shown.add_column(head, justify="right")
     for name, found in outcomes.items():
