@@ -4,7 +4,8 @@ Fails on a declared `cu*` function that audit/classes.txt does not class, on one
 memory and is neither hooked nor excused, on a hook whose parameters are not those of the vendor's
 typedef, and on a type of cuda_subset.h that is laid out differently.
 
-Usage: audit.py NATIVE_DIR    (make audit). Downloads the headers once, into build/.
+Usage: audit.py NATIVE_DIR    (make audit). Downloads the headers once,
+with the runtimes for tests/native/test_replay.py, into build/.
 """
 
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 
 CLASSES = frozenset({"alloc", "free", "launch", "context", "query", "capture", "plain"})
 MUST_BE_HOOKED = frozenset({"alloc", "free"})
-NEEDED = ("cuda.h", "cudaTypedefs.h")
+NEEDED = ("cuda.h", "cudaTypedefs.h", "libcudart.so")
 INTERNAL = "-D__CUDA_API_VERSION_INTERNAL"  # the oldest forms, too
 MODES = ("", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM", INTERNAL)
 DECLARATION = re.compile(r"^\s*(?:extern )?CUresult\s+(cu[A-Z]\w*)\s*\(", re.MULTILINE)
@@ -120,8 +121,9 @@ def fetch(native: Path) -> dict[str, Path]:
         for wheel in directory.glob("*.whl"):
             with zipfile.ZipFile(wheel) as archive:
                 for entry in archive.namelist():
-                    if entry.endswith(tuple(f"/include/{name}" for name in NEEDED)):
-                        (directory / Path(entry).name).write_bytes(archive.read(entry))
+                    name = re.sub(r"(/libcudart\.so)\.[0-9.]+$", r"\1", entry)
+                    if name.endswith(tuple(f"/{needed}" for needed in NEEDED)):
+                        (directory / Path(name).name).write_bytes(archive.read(entry))
             wheel.unlink()
     return found
 

@@ -1,6 +1,7 @@
 /*
- * Asks cuGetProcAddress_v2 for what stands on stdin, a line each: NAME VERSION FLAGS. Prints a line
- * each: whose function it got (hook, driver, nothing), the name that is exported under, the status.
+ * Asks cuGetProcAddress for what stands on stdin, a line each: FORM NAME VERSION FLAGS. Form 1 is the one
+ * of CUDA 11.3, 2 that of 12.0; name "-" is the empty one. Prints a line each: whose function it
+ * got (hook, driver, nothing), the name that is exported under, result and status.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -8,27 +9,34 @@
 
 #include "cuda_api.h"
 
+#define UNTOUCHED 77
+
 int main(void)
 {
-	CUresult (*ask)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	void *found = driver ? dlsym(driver, "cuGetProcAddress_v2") : NULL;
-	if (!found)
-		return 2;
-	memcpy(&ask, &found, sizeof found);
+	CUresult (*ask_1)(const char *, void **, int, cuuint64_t);
+	CUresult (*ask_2)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 	CUresult (*init)(unsigned int);
-	found = dlsym(driver, "cuInit");
-	memcpy(&init, &found, sizeof found);
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	void *found[] = {driver ? dlsym(driver, "cuGetProcAddress") : NULL,
+			 driver ? dlsym(driver, "cuGetProcAddress_v2") : NULL,
+			 driver ? dlsym(driver, "cuInit") : NULL};
+	if (!found[0] || !found[1] || !found[2])
+		return 2;
+	memcpy(&ask_1, &found[0], sizeof ask_1);
+	memcpy(&ask_2, &found[1], sizeof ask_2);
+	memcpy(&init, &found[2], sizeof init);
 	if (init(0) != CUDA_SUCCESS)
 		return 3;
 	char name[128];
-	int version;
+	int form, version;
 	unsigned int flags;
-	while (scanf("%127s %d %u", name, &version, &flags) == 3) {
+	while (scanf("%d %127s %d %u", &form, name, &version, &flags) == 4) {
 		Dl_info info = {0};
-		CUdriverProcAddressQueryResult status = 77;
+		CUdriverProcAddressQueryResult status = UNTOUCHED;
 		void *function = NULL;
-		CUresult cr = ask(name, &function, version, flags, &status);
+		const char *asked = strcmp(name, "-") == 0 ? "" : name;
+		CUresult cr = form == 1 ? ask_1(asked, &function, version, flags) :
+					  ask_2(asked, &function, version, flags, &status);
 		const char *whose = "nothing";
 		if (function && dladdr(function, &info))
 			whose = strstr(info.dli_fname, "libhamid") ? "hook" : "driver";

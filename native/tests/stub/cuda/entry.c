@@ -1,4 +1,5 @@
 /* Look-up by name and version. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,10 +110,24 @@ static CUdriverProcAddressQueryResult find(const char *name, int cuda_version, c
 	return result;
 }
 
+/* HAMID_SIM_CUDA_ASKED: a file that each request is added to; the empty name as "-". */
+static void note_asked(int form, const char *symbol, int cuda_version, cuuint64_t flags)
+{
+	const char *path = getenv("HAMID_SIM_CUDA_ASKED");
+	FILE *file = path ? fopen(path, "a") : NULL;
+
+	if (!file)
+		return;
+	fprintf(file, "%d %s %d %llu\n", form, *symbol ? symbol : "-", cuda_version,
+		(unsigned long long)flags);
+	fclose(file);
+}
+
 SIM_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version, cuuint64_t flags)
 {
 	if (!symbol || !function || flags > 2)
 		return CUDA_ERROR_INVALID_VALUE;
+	note_asked(1, symbol, cuda_version, flags);
 	return find(symbol, cuda_version, flags, function) == CU_GET_PROC_ADDRESS_SUCCESS ?
 		       CUDA_SUCCESS :
 		       CUDA_ERROR_NOT_FOUND;
@@ -123,6 +138,7 @@ SIM_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int
 {
 	if (!symbol || !function || flags > 2)
 		return CUDA_ERROR_INVALID_VALUE;
+	note_asked(2, symbol, cuda_version, flags);
 	CUdriverProcAddressQueryResult result = find(symbol, cuda_version, flags, function);
 	if (status)
 		*status = result;
