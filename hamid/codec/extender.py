@@ -68,6 +68,28 @@ class BindingArgs:
     node_name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVictims:
+    """Whom kube-scheduler would evict from a node, and how many of them against a budget."""
+
+    pod_uids: tuple[str, ...]
+    violations: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptArgs:
+    """For which pod room is to be made, and the nodes on which kube-scheduler's rules allow it.
+
+    Attributes:
+        victims: None unless the extender is configured with `nodeCacheCapable: true`.
+    """
+
+    pod_uid: str
+    namespace: str
+    pod_name: str
+    victims: Mapping[str, NodeVictims] | None
+
+
 def decode_filter_args(body: bytes) -> FilterArgs:
     """The arguments of filter or prioritize."""
 
@@ -102,6 +124,44 @@ def decode_binding_args(body: bytes) -> BindingArgs:
     return _read("bind", read)
 
 
+def decode_preempt_args(body: bytes) -> PreemptArgs:
+    """The arguments of preempt."""
+
+    def read() -> PreemptArgs:
+        args = _folded(loads_object(body))
+        pod = _folded(as_object(args.get("pod"), what="Pod"))
+        meta = _folded(as_object(pod.get("metadata"), what="Pod.metadata"))
+        nodes = args.get("nodenametometavictims")
+        return PreemptArgs(
+            pod_uid=as_text(meta.get("uid"), what="Pod.metadata.uid"),
+            namespace=as_text(meta.get("namespace"), what="Pod.metadata.namespace"),
+            pod_name=as_text(meta.get("name"), what="Pod.metadata.name"),
+            victims=None
+            if nodes is None
+            else {
+                name: _victims(entry)
+                for name, entry in as_object(nodes, what="NodeNameToMetaVictims").items()
+            },
+        )
+
+    return _read("preempt", read)
+
+
+def encode_preempt_result(victims: Mapping[str, NodeVictims]) -> bytes:
+    """The answer to preempt: nodes that are not there are none to evict from."""
+    return dumps(
+        {
+            "NodeNameToMetaVictims": {
+                name: {
+                    "Pods": [{"UID": uid} for uid in found.pod_uids],
+                    "NumPDBViolations": found.violations,
+                }
+                for name, found in victims.items()
+            }
+        }
+    )
+
+
 def encode_filter_result(result: FilterResult) -> bytes:
     """The answer to filter."""
     return dumps(
@@ -130,6 +190,21 @@ def _read(verb: str, read: Callable[[], _Args]) -> _Args:
         return read()
     except ShapeError as error:
         raise ExtenderError(f"the {verb} call cannot be read: {error}", hint=_HINT) from error
+
+
+def _victims(value: object) -> NodeVictims:
+    entry = _folded(as_object(value, what="an entry of NodeNameToMetaVictims"))
+    pods = as_list(entry.get("pods") or [], what="Pods of NodeNameToMetaVictims")
+    violations = entry.get("numpdbviolations") or 0
+    if not isinstance(violations, int):
+        raise ShapeError("NumPDBViolations is not a whole number")
+    return NodeVictims(
+        pod_uids=tuple(
+            as_text(_folded(as_object(pod, what="a pod of Pods")).get("uid"), what="its UID")
+            for pod in pods
+        ),
+        violations=violations,
+    )
 
 
 def _folded(value: JsonObject) -> JsonObject:

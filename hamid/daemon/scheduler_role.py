@@ -16,8 +16,10 @@ from hamid.sched.bind import Binder, BindMetrics
 from hamid.sched.cache import ClusterCache
 from hamid.sched.elector import ElectorMetrics, LeaderWork, LeaseElector
 from hamid.sched.explainer import Explainer
-from hamid.sched.extender import Extender, ExtenderMetrics
+from hamid.sched.extender import PREFIX, Extender, ExtenderMetrics
 from hamid.sched.lookup import PodLookup
+from hamid.sched.preempt_verb import PreemptVerb
+from hamid.sched.preemptor import PreemptionMetrics, Preemptor
 from hamid.sched.quota_lookup import QuotaLookup
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
 from hamid.sched.waiting_events import WaitingEvents
@@ -63,6 +65,7 @@ class SchedulerRole:
     extender: Extender
     admission: Admission
     waker_metrics: WakerMetrics
+    preemptor: Preemptor
 
     @classmethod
     def assemble(cls, settings: Settings, ports: SchedulerPorts) -> SchedulerRole:
@@ -77,26 +80,7 @@ class SchedulerRole:
             metrics=ElectorMetrics(registry),
         )
         cache = ClusterCache(settings=settings.sched, clock=ports.clock, registry=registry)
-        lookup = PodLookup(kube=ports.kube, cache=cache)
-        binder = Binder(
-            kube=ports.kube,
-            cache=cache,
-            lookup=lookup,
-            leadership=elector,
-            settings=settings.sched,
-            wall_clock=ports.wall_clock,
-            metrics=BindMetrics.declared_in(registry),
-        )
-        extender = Extender(
-            cache=cache,
-            lookup=lookup,
-            binder=binder,
-            leadership=elector,
-            settings=settings.sched,
-            clock=ports.clock,
-            wall_clock=ports.wall_clock,
-            metrics=ExtenderMetrics.declared_in(registry),
-        )
+        extender = _extender(settings, ports, elector, cache)
         return cls(
             settings=settings,
             ports=ports,
@@ -105,6 +89,7 @@ class SchedulerRole:
             extender=extender,
             admission=_admission(settings, ports),
             waker_metrics=WakerMetrics.declared_in(registry),
+            preemptor=_preemptor(settings, ports, elector, extender, cache),
         )
 
     def only_follow(self) -> None:
@@ -117,7 +102,8 @@ class SchedulerRole:
 
     def extender_routes(self) -> Sequence[AbstractRouteDef]:
         """What kube-scheduler calls."""
-        return self.extender.routes()
+        verb = PreemptVerb(cache=self.cache, preemptor=self.preemptor)
+        return [*self.extender.routes(), *verb.routes(PREFIX)]
 
     def explainer(self) -> Explainer:
         """What people ask about pods."""
@@ -146,6 +132,7 @@ class SchedulerRole:
                 "quotas": [{"quota": quota, "used": used} for quota, used in cache.quotas.all()],
                 "quota_remarks": cache.quotas.remarks(),
             },
+            "nominations": lambda: tuple(self.extender.nominations),
             "verdicts": self.extender.explanations.all,
         }
 
@@ -172,7 +159,7 @@ class SchedulerRole:
     def _leader_services(self, makers: Sequence[Callable[[], Service]]) -> list[Service]:
         # What an earlier term knew is stale.
         self.cache.reset()
-        own = (self._waker(), self._waiting_events())
+        own = (self._waker(), self.preemptor, self._waiting_events())
         return [*self._watches(), *own, *(make() for make in makers)]
 
     def _waiting_events(self) -> Service:
@@ -225,6 +212,51 @@ def _admission(settings: Settings, ports: SchedulerPorts) -> Admission:
         metrics=AdmissionMetrics(ports.registry),
         rules=_rules(settings),
         quotas=QuotaLookup(kube=ports.kube, names=names, clock=ports.clock),
+    )
+
+
+def _extender(
+    settings: Settings, ports: SchedulerPorts, elector: LeaseElector, cache: ClusterCache
+) -> Extender:
+    lookup = PodLookup(kube=ports.kube, cache=cache)
+    binder = Binder(
+        kube=ports.kube,
+        cache=cache,
+        lookup=lookup,
+        leadership=elector,
+        settings=settings.sched,
+        wall_clock=ports.wall_clock,
+        metrics=BindMetrics.declared_in(ports.registry),
+    )
+    return Extender(
+        cache=cache,
+        lookup=lookup,
+        binder=binder,
+        leadership=elector,
+        settings=settings.sched,
+        clock=ports.clock,
+        wall_clock=ports.wall_clock,
+        metrics=ExtenderMetrics.declared_in(ports.registry),
+    )
+
+
+def _preemptor(
+    settings: Settings,
+    ports: SchedulerPorts,
+    elector: LeaseElector,
+    extender: Extender,
+    cache: ClusterCache,
+) -> Preemptor:
+    return Preemptor(
+        kube=ports.kube,
+        cache=cache,
+        refused=extender.refused,
+        nominations=extender.nominations,
+        leadership=elector,
+        settings=settings.sched,
+        clock=ports.clock,
+        wall_clock=ports.wall_clock,
+        metrics=PreemptionMetrics.declared_in(ports.registry),
     )
 
 

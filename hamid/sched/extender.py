@@ -33,6 +33,7 @@ from hamid.errors import HamidError
 from hamid.model.node import NodeSnapshot
 from hamid.sched.bind import not_leading
 from hamid.sched.known_node import PLUGIN_AWAY
+from hamid.sched.nominations import Nominations
 from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.rows import Placer
@@ -126,6 +127,7 @@ class Extender:
         self._rankings: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self.explanations = Verdicts(capacity=settings.verdict_count)
         self.refused = Refused()
+        self.nominations = Nominations(clock=clock, freed=cache.freed.on)
 
     def routes(self) -> Sequence[web.AbstractRouteDef]:
         """The routes of the three verbs."""
@@ -205,11 +207,17 @@ class Extender:
         self._explain(request, outcome, sentences, nodes)
         if isinstance(outcome, Unplaceable):
             self._metrics.decisions.labels("unplaceable").inc()
-            self.refused.put(request.pod_uid, serial=serial, node_names=names)
+            self.refused.put(
+                request.pod_uid,
+                serial=serial,
+                node_names=names,
+                may_be_helped=any(not found.is_hopeless for found in outcome.refusals.values()),
+            )
             fitting: frozenset[str] = frozenset()
         else:
             self._metrics.decisions.labels("placed").inc()
             self.refused.drop(request.pod_uid)
+            self.nominations.drop(request.pod_uid)
             fitting = frozenset(outcome.node_names)
         # kube-scheduler is not to look for pods to evict there: it knows nothing of cards, finds
         # nobody in the way, and puts that into the pod's status, each time in another order of the
@@ -235,7 +243,12 @@ class Extender:
         """
         self._cache.forget(request.pod_uid)
         self._learn(request)
-        nodes = self._snapshots(names)
+        record = self._cache.pod(request.pod_uid)
+        nodes = self.nominations.laid_over(
+            self._snapshots(names),
+            pod_uid=request.pod_uid,
+            priority=record.priority if record is not None else 0,
+        )
         outcome = self._place(request, self._cache.bounds(payer), nodes)
         if isinstance(outcome, Placement):
             self._cache.assume(outcome.best.allocation(request.pod_uid), payer)

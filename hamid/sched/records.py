@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_SYSTEM_NAMESPACE: Final = "kube-system"
+_SYSTEM_PRIORITY: Final = 2_000_000_000
+"""The lowest of the classes that Kubernetes keeps for itself."""
+_MIRROR: Final = "kubernetes.io/config.mirror"
 _ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -51,6 +55,12 @@ class PodRecord:
         is_initialized: its plain init containers are done, so they hold nothing.
         priority: of its spec; the higher goes first.
         created_at: as the API server writes it; later ones compare greater.
+        started_at: likewise; when its kubelet took it up, or it was created.
+        leaves_at: likewise; by when it is to be gone, empty where nobody deleted it.
+        grace_s: what it is given to end.
+        may_preempt: others may be evicted for it.
+        is_protected: it is never evicted: of the system, or its kubelet's own.
+        labels: of pods that have a node.
         payer: whose quotas it is charged to; None where there is nothing to charge.
     """
 
@@ -66,6 +76,12 @@ class PodRecord:
     is_initialized: bool = False
     priority: int = 0
     created_at: str = ""
+    started_at: str = ""
+    leaves_at: str = ""
+    grace_s: int = 30
+    may_preempt: bool = True
+    is_protected: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
     payer: Payer | None = None
 
     @property
@@ -134,7 +150,26 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         is_initialized=_is_initialized(spec, status),
         priority=spec.get("priority") or 0,
         created_at=meta.get("creationTimestamp") or "",
+        started_at=status.get("startTime") or meta.get("creationTimestamp") or "",
+        leaves_at=meta.get("deletionTimestamp") or "",
+        grace_s=_grace_s(spec),
+        may_preempt=spec.get("preemptionPolicy") != "Never",
+        is_protected=_is_protected(meta, spec),
+        labels=(meta.get("labels") or {}) if node_name else {},
         payer=payer,
+    )
+
+
+def _grace_s(spec: JsonObject) -> int:
+    found = spec.get("terminationGracePeriodSeconds")
+    return int(found) if found is not None else 30
+
+
+def _is_protected(meta: JsonObject, spec: JsonObject) -> bool:
+    return (
+        meta.get("namespace") == _SYSTEM_NAMESPACE
+        or (spec.get("priority") or 0) >= _SYSTEM_PRIORITY
+        or _MIRROR in (meta.get("annotations") or {})
     )
 
 

@@ -6,6 +6,7 @@ a thousand names or so, and mostly the same ones for all pods: kept once.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -23,10 +24,12 @@ class LastTry:
     Attributes:
         serial: of `Freed` at that time: what was freed later was not looked at.
         node_names: those that kube-scheduler showed us.
+        may_be_helped: on some of them it would fit if others ended.
     """
 
     serial: int
     node_names: frozenset[str]
+    may_be_helped: bool = False
 
 
 class Refused:
@@ -35,10 +38,31 @@ class Refused:
     def __init__(self) -> None:
         self._tries: dict[str, LastTry] = {}
         self._sets: OrderedDict[tuple[str, ...], frozenset[str]] = OrderedDict()
+        self._news = asyncio.Event()
 
-    def put(self, pod_uid: str, *, serial: int, node_names: tuple[str, ...]) -> None:
+    def put(
+        self,
+        pod_uid: str,
+        *,
+        serial: int,
+        node_names: tuple[str, ...],
+        may_be_helped: bool = False,
+    ) -> None:
         """The pod was refused."""
-        self._tries[pod_uid] = LastTry(serial=serial, node_names=self._set_of(node_names))
+        self._tries[pod_uid] = LastTry(
+            serial=serial, node_names=self._set_of(node_names), may_be_helped=may_be_helped
+        )
+        if may_be_helped:
+            self._news.set()
+            self._news = asyncio.Event()
+
+    async def wait(self, *, timeout_s: float) -> None:
+        """Wait until the next pod is refused that may be helped, but no longer than this."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+        except TimeoutError:
+            return
 
     def drop(self, pod_uid: str) -> None:
         """The pod was placed."""

@@ -35,6 +35,9 @@ class SchedSettings:
         wakes_waiting_pods: whether pods that wait and fit now are annotated, so that kube-scheduler
             tries them again; see `waker`.
         wake_delay_s: how long kube-scheduler is given to try them by itself.
+        preempts: whether pods of lower priority are evicted for a pod that is short of cards; see
+            `preemptor`.
+        preempt_delay_s: how long kube-scheduler is given to evict others by itself.
         verdict_count: how many decisions are kept for `/debug` and `explain`.
         event_after_s: how long a refused pod waits before an event tells its author what would
             make it fit.
@@ -52,6 +55,8 @@ class SchedSettings:
     sync_wait_s: float = 3.0
     wakes_waiting_pods: bool = True
     wake_delay_s: float = 0.2
+    preempts: bool = True
+    preempt_delay_s: float = 0.3
     verdict_count: int = 1_000
     event_after_s: float = 10.0
     event_interval_s: float = 60.0
@@ -66,6 +71,7 @@ class SchedSettings:
             "pod_wait_s",
             "sync_wait_s",
             "wake_delay_s",
+            "preempt_delay_s",
             "verdict_count",
             "event_after_s",
             "event_interval_s",

@@ -284,6 +284,21 @@ def test_only_the_leader_wakes_a_waiting_pod_and_changes_nothing_else_of_it(
 
 
 @pytest.mark.usefixtures("lease")
+def test_only_the_leader_evicts(cluster: Cluster, leader: Replica, worker: Replica, unbound: str):
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": unbound, "namespace": "default"},
+        "deleteOptions": {"dryRun": ["All"]},
+    }
+    path = f"/api/v1/namespaces/default/pods/{unbound}/eviction"
+    evict = ("create", "--raw", path, "-f", "-")
+
+    assert 'node "worker" does not lead' in worker.can(*evict, stdin=json.dumps(eviction))
+    assert not leader.can(*evict, stdin=json.dumps(eviction))
+
+
+@pytest.mark.usefixtures("lease")
 def test_a_leader_that_was_replaced_binds_no_more(cluster: Cluster, leader: Replica, unbound: str):
     second = replica(cluster, "second")
 
@@ -406,7 +421,6 @@ def test_only_the_leader_says_where_the_extender_is(
         ("get", "configmaps", "-n", "kube-system"),
         ("patch", "mutatingwebhookconfigurations/another"),
         ("update", "leases", "-n", "kube-system"),
-        ("create", "pods", "--subresource=eviction"),
     ],
     ids=" ".join,
 )

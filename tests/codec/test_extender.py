@@ -9,10 +9,14 @@ from hamid.codec.extender import (
     BindingArgs,
     FilterArgs,
     FilterResult,
+    NodeVictims,
+    PreemptArgs,
     decode_binding_args,
     decode_filter_args,
+    decode_preempt_args,
     encode_binding_result,
     encode_filter_result,
+    encode_preempt_result,
     encode_priorities,
 )
 from hamid.errors import ExtenderError
@@ -158,3 +162,52 @@ def test_priorities_keep_their_order_and_their_full_size():
         b'[{"Host":"b","Score":95},{"Host":"a","Score":7}]'
     )
     assert encode_priorities({}) == b"[]"
+
+
+def preempt_body(nodes):
+    return json.dumps(
+        {"Pod": POD, "NodeNameToVictims": {}, "NodeNameToMetaVictims": nodes}
+    ).encode()
+
+
+def test_a_preempt_call_says_whom_kube_scheduler_would_evict():
+    nodes = {
+        "a": {"Pods": [{"UID": "x"}, {"UID": "y"}], "NumPDBViolations": 1},
+        "b": {"Pods": None},
+    }
+
+    assert decode_preempt_args(preempt_body(nodes)) == PreemptArgs(
+        pod_uid="u",
+        namespace="s",
+        pod_name="n",
+        victims={
+            "a": NodeVictims(pod_uids=("x", "y"), violations=1),
+            "b": NodeVictims(pod_uids=()),
+        },
+    )
+
+
+def test_a_preempt_call_with_whole_pods_is_told_apart():
+    assert decode_preempt_args(preempt_body(None)).victims is None
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        pytest.param([], id="no object"),
+        pytest.param({"a": []}, id="a node that is none"),
+        pytest.param({"a": {"Pods": [{"UID": 1}]}}, id="a UID that is none"),
+        pytest.param({"a": {"Pods": [], "NumPDBViolations": "1"}}, id="a count that is none"),
+    ],
+)
+def test_a_preempt_call_that_cannot_be_read_is_refused(nodes):
+    with pytest.raises(ExtenderError, match="preempt call cannot be read"):
+        decode_preempt_args(preempt_body(nodes))
+
+
+def test_the_answer_to_preempt_names_victims_by_uid():
+    answer = encode_preempt_result({"a": NodeVictims(pod_uids=("x",), violations=2)})
+
+    assert json.loads(answer) == {
+        "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "x"}], "NumPDBViolations": 2}}
+    }

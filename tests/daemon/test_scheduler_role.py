@@ -157,4 +157,5 @@ async def test_it_serves_webhook_and_extender():
         "/scheduler/filter",
         "/scheduler/prioritize",
         "/scheduler/bind",
+        "/scheduler/preempt",
     }

@@ -246,6 +246,8 @@ def test_the_daemon_may_do_exactly_this():
         ("", "namespaces"): ("list", "watch"),
         ("", "resourcequotas"): ("list", "watch"),
         ("", "pods/binding"): ("create",),
+        ("policy", "poddisruptionbudgets"): ("list",),
+        ("", "pods/eviction"): ("create",),
         ("", "events"): ("create", "patch"),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "hamid"): (
             "get",
@@ -296,6 +298,14 @@ def test_a_daemon_may_annotate_pods_only_where_it_has_to(values, verbs):
     objects = rendered("--set", "scheduler.wakeWaitingPods=false", *values)
 
     assert rules(objects["ClusterRole", "hamid"])["", "pods"] == verbs
+
+
+def test_a_cluster_that_wants_nobody_evicted_gives_no_right_to_it():
+    objects = rendered("--set", "scheduler.preemption=false")
+
+    config = yaml.safe_load(objects["ConfigMap", "hamid"]["data"]["config.yaml"])
+    assert config["sched"]["preempts"] is False
+    assert ("", "pods/eviction") not in rules(objects["ClusterRole", "hamid"])
 
 
 def test_a_cluster_that_wants_no_pods_woken_tells_the_daemon():

@@ -126,3 +126,42 @@ def test_the_registration_under_the_old_name_is_read():
 
 def test_a_node_without_annotations_registers_nothing():
     assert read_node({"metadata": {"name": "node-a"}}, names=ResourceNames()).inventory_text is None
+
+
+def test_a_record_tells_what_matters_to_evict_it():
+    pod = bound()
+    pod["metadata"] |= {"labels": {"app": "web"}, "deletionTimestamp": "2026-01-01T00:00:20Z"}
+    pod["spec"] |= {"priority": 3, "terminationGracePeriodSeconds": 0}
+    pod["status"]["startTime"] = "2026-01-01T00:00:00Z"
+
+    record = read(pod)
+
+    assert (record.priority, record.grace_s, record.labels) == (3, 0, {"app": "web"})
+    assert (record.started_at, record.leaves_at) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:20Z")
+    assert not record.is_protected
+
+
+def test_a_pod_that_waits_says_whether_others_may_be_evicted_for_it():
+    assert read(waiting()).may_preempt
+    patient = waiting()
+    patient["spec"]["preemptionPolicy"] = "Never"
+    assert not read(patient).may_preempt
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"metadata": {"namespace": "kube-system"}}, id="by its namespace"),
+        pytest.param({"spec": {"priority": 2_000_001_000}}, id="by its priority"),
+        pytest.param(
+            {"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}},
+            id="since it is its kubelet's own",
+        ),
+    ],
+)
+def test_a_pod_of_the_system_is_protected(changes):
+    pod = waiting()
+    for part, values in changes.items():
+        pod[part] |= values
+
+    assert read(pod).is_protected

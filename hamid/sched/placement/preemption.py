@@ -10,6 +10,8 @@ difference counting,
     4. the least work lost: Σ cards x seconds since the start,
     5. the first node by name.
 
+Pods that hold no cards and are evicted in any case count as of priority 0: theirs is not known.
+
 Invariants:
 
 1. Nobody is evicted who has not a lower priority; nobody of `is_protected`.
@@ -79,12 +81,15 @@ class HeldNode:
     """A node on which the pod might go, and who holds its cards.
 
     Attributes:
-        given: pods, by UID, that are evicted in any case if the pod goes there.
+        given: pods, by UID, that are evicted in any case if the pod goes there; they need not hold
+            cards.
+        violations: how many of them a budget protects, at least.
     """
 
     node: NodeSnapshot
     holders: tuple[Holder, ...]
     given: frozenset[str] = frozenset()
+    violations: int = 0
 
 
 class Cost(NamedTuple):
@@ -101,7 +106,7 @@ class Eviction:
     """Whom to evict, and what the pod then gets.
 
     Attributes:
-        victims: beside those given; the most important last. Empty where others leave anyway.
+        victims: beside those given. Empty where those, or others that leave anyway, are enough.
     """
 
     placement: NodePlacement
@@ -151,6 +156,7 @@ class _Arena:
         self._cleared = held.node
         self._movable: list[Holder] = []
         self._given: list[Holder] = []
+        self._violations = held.violations
         for holder in held.holders:
             if holder.pod_uid in held.given:
                 self._given.append(holder)
@@ -159,6 +165,7 @@ class _Arena:
                     self._movable.append(holder)
                 continue
             self._cleared = _without(self._cleared, holder)
+        self._stranger_count = len(held.given) - len(self._given)
         self._movable.sort(key=self._importance)
         self._tries = TRIES
 
@@ -244,15 +251,18 @@ class _Arena:
         return len(holder.devices) * max(0, int(self._preemptor.now_s - holder.started_at_s))
 
     def _cost(self, victims: Sequence[Holder]) -> Cost:
+        evicted = (*self._given, *victims)
         hit: dict[str, int] = {}
-        for budget in chain.from_iterable(holder.budgets for holder in (*self._given, *victims)):
+        for budget in chain.from_iterable(holder.budgets for holder in evicted):
             hit[budget] = hit.get(budget, 0) + 1
         allowed = self._preemptor.allowed
+        broken = sum(max(0, n - max(0, allowed.get(name, 0))) for name, n in hit.items())
         return Cost(
-            violations=sum(max(0, n - max(0, allowed.get(name, 0))) for name, n in hit.items()),
-            highest=max((holder.priority for holder in victims), default=-_OFFSET),
-            weight=sum(holder.priority + _OFFSET for holder in victims),
-            work=sum(map(self._work, victims)),
+            violations=max(self._violations, broken),
+            highest=max((holder.priority for holder in evicted), default=-_OFFSET),
+            weight=sum(holder.priority + _OFFSET for holder in evicted)
+            + self._stranger_count * _OFFSET,
+            work=sum(map(self._work, evicted)),
         )
 
 

@@ -1,0 +1,310 @@
+"""Leader-only service: makes room for pods of high priority, by evicting others.
+
+kube-scheduler evicts nobody where only cards are short: it does not know of them. So the leader does.
+When a pod was refused that may be helped, kube-scheduler is first given a moment, for it may evict
+others for want of CPU and then asks us (the verb `preempt`, see `preempt_verb`). Then
+
+    1. it is worked out whom to evict (`placement.preemption`), among the nodes that
+       kube-scheduler showed us: those that all its own rules let the pod on;
+    2. the cards are kept for the pod (`nominations`), so that no other takes them meanwhile;
+    3. the victims are evicted through the Eviction API, those that a budget counts first: the API
+       server has the last word on budgets, and where it says no, nobody else is evicted.
+
+When they have ended, kube-scheduler tries the pod again by itself, or is made to (`waker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from prometheus_client import Counter
+
+from hamid.aiokit.ticker import pause
+from hamid.codec.disruption_budget import decode_budget
+from hamid.codec.extender import NodeVictims
+from hamid.errors import KubeError
+from hamid.kube.errors import Conflict, NotFound, TooManyRequests
+from hamid.kube.port import POD_DISRUPTION_BUDGETS
+from hamid.model.quota import charge, overdrafts
+from hamid.sched.holders import held_nodes, longest_grace_s
+from hamid.sched.nominations import Nomination
+from hamid.sched.placement.preemption import Preemptor as Asking
+from hamid.sched.placement.preemption import eviction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from prometheus_client import CollectorRegistry
+
+    from hamid.codec.disruption_budget import Budget
+    from hamid.kube.port import KubePort
+    from hamid.model.request import PodRequest
+    from hamid.sched.cache import ClusterCache
+    from hamid.sched.leadership import Leadership
+    from hamid.sched.nominations import Nominations
+    from hamid.sched.placement.preemption import Eviction
+    from hamid.sched.records import PodRecord
+    from hamid.sched.refused import LastTry, Refused
+    from hamid.sched.settings import SchedSettings
+
+log = structlog.get_logger(__name__)
+
+_IDLE_S: Final = 5.0
+_HOPELESS_S: Final = 10.0
+"""For so long it is not worked out again for pods like one that could not be helped."""
+_AT_ONCE: Final = 20
+_MARGIN_S: Final = 60.0
+"""How long cards are kept beyond the time that the victims have to end."""
+_NOBODY: Final = NodeVictims(pod_uids=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionMetrics:
+    """How it ended."""
+
+    preemptions: Counter
+    evictions: Counter
+
+    @classmethod
+    def declared_in(cls, registry: CollectorRegistry) -> PreemptionMetrics:
+        """The metrics, in this registry."""
+        return cls(
+            preemptions=Counter(
+                "hamid_sched_preemptions",
+                "Pods for which room was to be made by evicting others, by outcome.",
+                ("outcome",),
+                registry=registry,
+            ),
+            evictions=Counter(
+                "hamid_sched_evictions",
+                "Pods that were to be evicted, by outcome.",
+                ("outcome",),
+                registry=registry,
+            ),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Preemptor:
+    """Makes room; see the module.
+
+    Attributes:
+        clock, wall_clock: monotonic seconds, and seconds since the epoch.
+    """
+
+    kube: KubePort
+    cache: ClusterCache
+    refused: Refused
+    nominations: Nominations
+    leadership: Leadership
+    settings: SchedSettings
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    metrics: PreemptionMetrics
+    name: str = "preemptor"
+    _looked_at: dict[str, LastTry] = field(default_factory=dict, init=False)
+    _hopeless: dict[tuple[PodRequest | None, int], float] = field(default_factory=dict, init=False)
+    _is_failing: bool = field(default=False, init=False)
+
+    async def run(self) -> None:
+        """Make room until cancelled."""
+        self.nominations.clear()
+        self._looked_at.clear()
+        while True:
+            await self.refused.wait(timeout_s=_IDLE_S)
+            await pause(self.settings.preempt_delay_s)
+            await self.step()
+
+    async def step(self) -> None:
+        """Look once at all pods that were refused since the last time."""
+        self.nominations.keep_only(self._is_waiting)
+        if not self.settings.preempts or not self.cache.is_synced:
+            return
+        asking = self._asking()
+        if not asking or not self.leadership.may_act():
+            return
+        try:
+            budgets = await self.budgets()
+        except KubeError as error:
+            self._complain("disruption budgets cannot be read", error)
+            return
+        for record, last in asking[:_AT_ONCE]:
+            if _kind_of(record) in self._hopeless:
+                continue
+            try:
+                if await self._preempt(record, last, budgets):
+                    self._looked_at[record.pod_uid] = last
+            except KubeError as error:
+                self._complain("pods cannot be evicted", error)
+                return
+        self._is_failing = False
+
+    async def budgets(self) -> tuple[Budget, ...]:
+        """All there are; none where the API server does not know of any.
+
+        Raises:
+            KubeError: they could not be read.
+        """
+        try:
+            found = await self.kube.list(POD_DISRUPTION_BUDGETS, not_older_than="0")
+        except NotFound:
+            return ()
+        return tuple(decode_budget(each) for each in found.items)
+
+    def _is_waiting(self, pod_uid: str) -> bool:
+        record = self.cache.pod(pod_uid)
+        return record is not None and not record.node_name
+
+    def _asking(self) -> Sequence[tuple[PodRecord, LastTry]]:
+        """Those to look at, in kube-scheduler's order."""
+        tries, now = self.refused.tries(), self.clock()
+        for pod_uid in self._looked_at.keys() - tries.keys():
+            del self._looked_at[pod_uid]
+        self._hopeless = {kind: end for kind, end in self._hopeless.items() if end > now}
+        found = [
+            (record, last)
+            for pod_uid, last in tries.items()
+            if last.may_be_helped
+            and self._looked_at.get(pod_uid) is not last
+            and self.nominations.get(pod_uid) is None
+            and (record := self.cache.pod(pod_uid)) is not None
+            and record.may_preempt
+            and not record.leaves_at
+            and _kind_of(record) not in self._hopeless
+        ]
+        if not found:
+            return ()
+        lowest = min((r.priority for r in self.cache.pod_records() if r.allocation), default=None)
+        found = [each for each in found if lowest is not None and each[0].priority > lowest]
+        return sorted(found, key=lambda each: (-each[0].priority, each[0].created_at))
+
+    async def _preempt(self, record: PodRecord, last: LastTry, budgets: Sequence[Budget]) -> bool:
+        """Returns whether there is nothing more to do for the pod until it is refused again."""
+        found = await self.find(
+            record,
+            dict.fromkeys(sorted(last.node_names), _NOBODY),
+            budgets=budgets,
+            may_violate=False,
+        )
+        if found is None:
+            self._hopeless[_kind_of(record)] = self.clock() + _HOPELESS_S
+            self.metrics.preemptions.labels("no-help").inc()
+            return False
+        if self.refused.tries().get(record.pod_uid) is None or not self._is_waiting(record.pod_uid):
+            return True  # it was placed meanwhile
+        if self.nominations.get(record.pod_uid) is None:
+            self.nominate(record, found)
+            await self._evict(record, found)
+        return True
+
+    async def find(
+        self,
+        record: PodRecord,
+        given: Mapping[str, NodeVictims],
+        *,
+        budgets: Sequence[Budget],
+        may_violate: bool,
+    ) -> Eviction | None:
+        """Whom to evict for the pod on one of these nodes, beside those given; None if no help."""
+        if record.request is None:
+            return None
+        now_s = self.wall_clock()
+        nodes = held_nodes(
+            self.cache,
+            self.nominations,
+            record=record,
+            given=given,
+            budgets=budgets,
+            now_s=now_s,
+        )
+        asking = Asking(
+            request=record.request,
+            priority=record.priority,
+            policies=self.settings.policies,
+            allowed={budget.key: budget.allowed for budget in budgets},
+            may_violate=may_violate,
+            now_s=now_s,
+        )
+        found = await asyncio.to_thread(eviction, asking, nodes)
+        if found is None:
+            return None
+        # Quotas are no shortage of cards: who is over them is not helped by any eviction.
+        asked = charge(found.placement.allocation(record.pod_uid))
+        return None if overdrafts(self.cache.bounds(record.payer), asked) else found
+
+    def nominate(self, record: PodRecord, found: Eviction, *, given: NodeVictims = _NOBODY) -> None:
+        """Keep the cards for the pod until those evicted for it are gone."""
+        victims = frozenset(given.pod_uids) | {holder.pod_uid for holder in found.victims}
+        grace_s = longest_grace_s(self.cache, victims, found.placement.node_name, self.wall_clock())
+        self.nominations.put(
+            Nomination(
+                allocation=found.placement.allocation(record.pod_uid),
+                priority=record.priority,
+                victims=victims,
+                expires_at=self.clock() + grace_s + _MARGIN_S,
+            )
+        )
+        self.metrics.preemptions.labels("nominated").inc()
+        log.info(
+            "room promised",
+            pod=record.pod_key,
+            pod_uid=record.pod_uid,
+            priority=record.priority,
+            node=found.placement.node_name,
+            victim_uids=sorted(victims),
+        )
+
+    async def _evict(self, record: PodRecord, found: Eviction) -> None:
+        evicted = 0
+        for holder in sorted(found.victims, key=lambda each: not each.budgets):
+            victim = self.cache.pod(holder.pod_uid)
+            if victim is None:
+                continue
+            if not self.leadership.may_act():
+                return
+            outcome = "failed"
+            try:
+                await self.kube.evict(
+                    namespace=victim.namespace, name=victim.pod_name, uid=victim.pod_uid
+                )
+                outcome = "evicted"
+                evicted += 1
+            except (NotFound, Conflict):
+                outcome = "gone"
+            except TooManyRequests as error:
+                outcome = "forbidden"
+                log.info("eviction refused", pod=victim.pod_key, error=error.message)
+                if not evicted:
+                    self.nominations.drop(record.pod_uid)
+                return
+            except KubeError:
+                if not evicted:
+                    self.nominations.drop(record.pod_uid)
+                raise
+            finally:
+                self.metrics.evictions.labels(outcome).inc()
+            log.info(
+                "pod evicted",
+                pod=victim.pod_key,
+                pod_uid=victim.pod_uid,
+                node=victim.node_name,
+                preemptor=record.pod_key,
+                outcome=outcome,
+            )
+
+    def _complain(self, event: str, error: KubeError) -> None:
+        if not self._is_failing:
+            log.warning(event, error=error.message, hint=error.hint)
+        self._is_failing = True
+
+
+def _kind_of(record: PodRecord) -> tuple[PodRequest | None, int]:
+    """Pods of one kind are helped alike; as far as kube-scheduler's own rules are."""
+    request = record.request
+    if request is None:
+        return None, record.priority
+    shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
+    return shape, record.priority

@@ -1,0 +1,198 @@
+"""Pods of high priority and the real kube-scheduler: do they get cards that others hold?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hamid.codec.node_annotation import encode_node_inventory
+from hamid.model.device import Device, DeviceUuid
+from hamid.model.names import NODE_REGISTER
+from hamid.model.node import NodeInventory
+from tests.cluster.fleet import gpu_pod, running_fleet
+from tests.cluster.harness import ClusterUnavailable, do_without
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.fleet import Fleet
+
+PORT = 22443
+NODES = 3
+CARD_MIB = 16_000
+CLASSES = {"high": 1000, "middle": 500}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Fleet]:
+    """Nodes with one card of 16,000 MiB each."""
+    try:
+        with running_fleet(nodes=NODES, port=PORT) as made:
+            for number in range(NODES):
+                node = f"gpu-{number:04}"
+                made.annotate_node(node, {NODE_REGISTER: encode_node_inventory(inventory(node))})
+            for name, value in CLASSES.items():
+                made.cluster.kubectl("create", "priorityclass", name, f"--value={value}")
+            made.cluster.kubectl(
+                *("create", "priorityclass", "patient", "--value=1000"),
+                "--preemption-policy=Never",
+            )
+            yield made
+    except ClusterUnavailable as why:
+        do_without(why)
+
+
+def inventory(node: str) -> NodeInventory:
+    card = Device(
+        device_uuid=DeviceUuid(f"card-of-{node}"),
+        device_index=0,
+        model="NVIDIA-T4",
+        memory_mib=CARD_MIB,
+        slot_count=10,
+    )
+    return NodeInventory(node_name=node, devices=(card,))
+
+
+@pytest.fixture
+def fleet(cluster: Fleet) -> Iterator[Fleet]:
+    """The same, empty at the beginning."""
+    yield cluster
+    cluster.books().check()
+    names = list(cluster.watch.pods)
+    cluster.delete_pods(names)
+    cluster.watch.wait_gone(names)
+    cluster.watch.bound_at_s.clear()
+
+
+def pod(name: str, *, memory_mib: int = CARD_MIB, grace_s: int = 0, **spec: Any) -> dict[str, Any]:
+    return gpu_pod(name, memory_mib=memory_mib, terminationGracePeriodSeconds=grace_s, **spec)
+
+
+def fill(fleet: Fleet, *pods: dict[str, Any]) -> list[str]:
+    """Create these one after another, each bound before the next comes."""
+    names = []
+    for each in pods:
+        names += fleet.create_pods([each])
+        fleet.watch.wait_bound(names)
+    return names
+
+
+def create(fleet: Fleet, name: str, **options: Any) -> None:
+    fleet.create_pods([pod(name, **options)])
+
+
+def wait(fleet: Fleet, is_true: Callable[[], bool], *, timeout_s: float = 20) -> None:
+    assert fleet.watch.wait_for(is_true, timeout_s=timeout_s), fleet.replicas["1"].log()[-3000:]
+
+
+def never(fleet: Fleet, is_true: Callable[[], bool], *, for_s: float = 4) -> None:
+    assert not fleet.watch.wait_for(is_true, timeout_s=for_s), fleet.replicas["1"].log()[-3000:]
+
+
+def is_bound(fleet: Fleet, name: str) -> bool:
+    return name in fleet.watch.bound_at_s
+
+
+def test_a_pod_short_of_card_memory_alone_gets_it_and_only_one_has_to_go(fleet: Fleet):
+    low = fill(fleet, *(pod(f"low-{n}") for n in range(NODES)))
+
+    create(fleet, "urgent", priorityClassName="high")
+
+    wait(fleet, lambda: is_bound(fleet, "urgent"))
+    assert len(set(low) & fleet.watch.pods.keys()) == NODES - 1
+
+
+def test_the_lowest_priority_has_to_go(fleet: Fleet):
+    fill(
+        fleet,
+        pod("middle-0", priorityClassName="middle"),
+        pod("low"),
+        pod("middle-1", priorityClassName="middle"),
+    )
+
+    create(fleet, "urgent", priorityClassName="high")
+
+    wait(fleet, lambda: is_bound(fleet, "urgent"))
+    assert {"middle-0", "middle-1"} <= fleet.watch.pods.keys()
+    assert "low" not in fleet.watch.pods
+
+
+def test_while_the_victim_ends_nobody_of_lower_priority_takes_its_place(fleet: Fleet):
+    fill(
+        fleet,
+        pod("victim", grace_s=30),
+        *(pod(f"middle-{n}", priorityClassName="high") for n in range(NODES - 1)),
+    )
+    create(fleet, "urgent", priorityClassName="high")
+    wait(fleet, lambda: "deletionTimestamp" in fleet.watch.pods["victim"]["metadata"])
+    create(fleet, "thief", priorityClassName="middle", memory_mib=1_000)
+    never(fleet, lambda: is_bound(fleet, "thief") or is_bound(fleet, "urgent"), for_s=2)
+
+    fleet.delete_pods(["victim"])  # its kubelet has ended it
+
+    wait(fleet, lambda: is_bound(fleet, "urgent"))
+    never(fleet, lambda: is_bound(fleet, "thief"), for_s=2)
+
+
+def test_who_must_not_preempt_waits(fleet: Fleet):
+    low = fill(fleet, *(pod(f"low-{n}") for n in range(NODES)))
+
+    create(fleet, "patient", priorityClassName="patient")
+
+    never(fleet, lambda: not set(low) <= fleet.watch.pods.keys())
+    assert not is_bound(fleet, "patient")
+
+
+def test_nobody_goes_for_a_pod_that_fits_on_no_card(fleet: Fleet):
+    low = fill(fleet, *(pod(f"low-{n}") for n in range(NODES)))
+
+    create(fleet, "giant", priorityClassName="high", memory_mib=CARD_MIB + 1)
+
+    never(fleet, lambda: not set(low) <= fleet.watch.pods.keys())
+
+
+def test_a_disruption_budget_is_never_broken(fleet: Fleet):
+    low = fill(fleet, *(pod(f"low-{n}") for n in range(NODES)))
+    fleet.report_running(low)
+    for name in low:
+        fleet.cluster.kubectl("label", "pod", name, "app=kept")
+    fleet.cluster.kubectl(
+        "create", "pdb", "kept", "--selector=app=kept", f"--min-available={NODES}"
+    )
+    try:
+        fleet.cluster.wait_for(
+            "poddisruptionbudgets.policy",
+            lambda found: found.get("kept", {}).get("status", {}).get("currentHealthy") == NODES,
+        )
+
+        create(fleet, "urgent", priorityClassName="high")
+
+        never(fleet, lambda: not set(low) <= fleet.watch.pods.keys())
+    finally:
+        fleet.cluster.kubectl("delete", "pdb", "kept")
+    wait(fleet, lambda: is_bound(fleet, "urgent"), timeout_s=40)
+
+
+def test_where_cpu_is_short_too_those_go_whose_cards_are_needed(fleet: Fleet):
+    """kube-scheduler sees that CPU is short alone, and would be content with any of them."""
+    half = CARD_MIB // 2
+    names = []
+    for number in range(NODES):
+        names += fill(
+            fleet,
+            pod(f"cpu-{number}", memory_mib=1, cpu="60", nodeSelector=on(number)),
+            pod(f"memory-{number}", memory_mib=CARD_MIB - half, cpu="60", nodeSelector=on(number)),
+        )
+
+    create(fleet, "urgent", priorityClassName="high", memory_mib=CARD_MIB - 10, cpu="20")
+
+    wait(fleet, lambda: is_bound(fleet, "urgent"))
+    node = fleet.watch.pods["urgent"]["spec"]["nodeName"]
+    gone = set(names) - fleet.watch.pods.keys()
+    assert f"memory-{int(node[-4:])}" in gone
+    assert gone <= {f"memory-{int(node[-4:])}", f"cpu-{int(node[-4:])}"}
+
+
+def on(number: int) -> dict[str, str]:
+    return {"kubernetes.io/hostname": f"gpu-{number:04}"}

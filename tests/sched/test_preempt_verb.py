@@ -1,0 +1,102 @@
+import pytest
+
+from hamid.codec.extender import NodeVictims, PreemptArgs
+from hamid.errors import ExtenderError
+from hamid.sched.preempt_verb import PreemptVerb
+from tests.builders import pod_object
+from tests.sched.test_preemptor import Crowd, pod
+
+
+class Asked(Crowd):
+    """kube-scheduler is short of CPU, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.verb = PreemptVerb(cache=self.world.cache, preemptor=self.preemptor)
+
+    async def ask(self, call, **victims):
+        return await self.verb.preempt(
+            PreemptArgs(
+                pod_uid=call.uid,
+                namespace=call.namespace,
+                pod_name=call.name,
+                victims={
+                    f"node-{name}": NodeVictims(pod_uids=tuple(uids))
+                    for name, uids in victims.items()
+                },
+            )
+        )
+
+
+@pytest.fixture
+def asked():
+    return Asked()
+
+
+async def test_victims_that_leave_the_pod_without_cards_get_company(asked):
+    small, large, _ = await asked.place(
+        pod("small", mib=5_000), pod("large", mib=35_000), pod("other", priority=99)
+    )
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+    node = (await asked.world.pod(small))["spec"]["nodeName"]
+
+    answer = await asked.ask(urgent, **{node[-1]: [small.uid]})
+
+    assert answer == {node: NodeVictims(pod_uids=(small.uid, large.uid))}
+    assert [found.node_name for found in asked.world.extender.nominations] == [node]
+
+
+async def test_victims_that_hold_no_cards_go_alone_where_cards_are_free(asked):
+    await asked.place()
+    stranger = "uid-of-a-web-server"
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+
+    answer = await asked.ask(urgent, a=[stranger])
+
+    assert answer == {"node-a": NodeVictims(pod_uids=(stranger,))}
+
+
+async def test_nodes_on_which_nothing_helps_are_left_out(asked):
+    low, _ = await asked.place(pod("low"), pod("high", priority=99))
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+
+    answer = await asked.ask(urgent, a=[low.uid], b=["uid-of-a-web-server"])
+
+    assert len(answer) == 1
+    assert await asked.ask(urgent, b=["uid-of-a-web-server"]) == {}
+
+
+async def test_of_several_nodes_the_best_remains(asked):
+    cheap, dear = await asked.place(pod("cheap"), pod("dear", priority=5))
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+    nodes = {
+        (await asked.world.pod(call))["spec"]["nodeName"][-1]: [call.uid] for call in (cheap, dear)
+    }
+
+    (found,) = (await asked.ask(urgent, **nodes)).values()
+
+    assert found.pod_uids == (cheap.uid,)
+
+
+async def test_a_pod_for_which_room_is_being_made_gets_no_more(asked):
+    low, _ = await asked.place(pod("low", grace_s=20), pod("low-2", grace_s=20))
+    (urgent,) = await asked.refuse(pod("urgent", priority=10))
+    await asked.preemptor.step()
+
+    assert await asked.ask(urgent, a=[low.uid]) == {}
+
+
+async def test_of_pods_that_are_not_ours_nothing_is_said(asked):
+    await asked.place()
+    (other,) = await asked.world.create(pod_object(name="other"))
+
+    answer = await asked.ask(other, a=["uid-1"])
+
+    assert answer == {"node-a": NodeVictims(pod_uids=("uid-1",))}
+
+
+async def test_whole_pods_are_not_understood(asked):
+    args = PreemptArgs(pod_uid="uid", namespace="default", pod_name="pod", victims=None)
+
+    with pytest.raises(ExtenderError, match="whole pods"):
+        await asked.verb.preempt(args)

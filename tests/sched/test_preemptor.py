@@ -1,0 +1,251 @@
+import pytest
+
+from hamid.kube.fake import Fault, FaultKind
+from hamid.kube.fake.api import STANDING_CLOCK_S
+from hamid.kube.port import POD_DISRUPTION_BUDGETS, PODS
+from hamid.sched.preemptor import PreemptionMetrics, Preemptor
+from tests.sched.builders import make_devices
+from tests.sched.objects import registered, waiting
+from tests.sched.world import World
+
+
+def preemptor_of(world):
+    return Preemptor(
+        kube=world.kube,
+        cache=world.cache,
+        refused=world.extender.refused,
+        nominations=world.extender.nominations,
+        leadership=world.leadership,
+        settings=world.settings,
+        clock=world.clock,
+        wall_clock=lambda: STANDING_CLOCK_S,
+        metrics=PreemptionMetrics.declared_in(world.registry),
+    )
+
+
+def pod(name, *, mib=30_000, priority=0, grace_s=0, labels=None, **spec):
+    made = waiting(name, mib=mib, name=name)
+    made["metadata"]["labels"] = labels or {}
+    made["spec"] |= {"priority": priority, "terminationGracePeriodSeconds": grace_s, **spec}
+    return made
+
+
+class Crowd:
+    """Two nodes with one card of 40,000 MiB each."""
+
+    def __init__(self, **settings):
+        self.world = World(**settings)
+        self.preemptor = preemptor_of(self.world)
+        self.nodes = [registered(name, make_devices(1)) for name in ("node-a", "node-b")]
+
+    async def place(self, *pods):
+        """Create nodes, if need be, and pods, and bind them."""
+        nodes, self.nodes = self.nodes, []
+        calls = await self.world.create(*nodes, *pods)
+        for call in calls:
+            found = await self.world.filter(call)
+            await self.world.binder.bind(call.bind(found.node_names[0]))
+        await self.world.sync()
+        return calls
+
+    async def refuse(self, *pods):
+        calls = await self.world.create(*pods)
+        for call in calls:
+            assert not (await self.world.filter(call)).node_names
+        return calls
+
+    async def names(self):
+        return {item["metadata"]["name"] for item in (await self.world.kube.list(PODS)).items}
+
+    def count(self, outcome, what="evictions"):
+        return self.world.metric(f"hamid_sched_{what}_total", outcome=outcome)
+
+
+@pytest.fixture
+def crowd():
+    return Crowd()
+
+
+async def test_room_is_made_for_a_pod_of_high_priority(crowd):
+    await crowd.place(pod("low-1"), pod("low-2", priority=1))
+    (urgent,) = await crowd.refuse(pod("urgent", priority=10))
+
+    await crowd.preemptor.step()
+    await crowd.world.sync()
+
+    assert await crowd.names() == {"low-2", "urgent"}
+    assert len((await crowd.world.filter(urgent)).node_names) == 1
+    assert crowd.count("evicted") == 1
+    assert crowd.count("nominated", "preemptions") == 1
+
+
+async def test_the_cards_are_kept_for_it_while_the_victim_ends(crowd):
+    victim, other = await crowd.place(pod("victim", grace_s=20), pod("other", priority=99))
+    (urgent,) = await crowd.refuse(pod("urgent", priority=10))
+    await crowd.preemptor.step()
+    await crowd.world.sync()
+    assert crowd.count("evicted") == 1
+    (thief,) = await crowd.refuse(pod("thief", priority=5))
+
+    await crowd.world.kube.delete(PODS, "victim", namespace=victim.namespace, grace_period_s=0)
+    await crowd.world.sync()
+
+    assert not (await crowd.world.filter(thief)).node_names
+    assert (await crowd.world.filter(urgent)).node_names
+    assert await crowd.names() >= {other.name}
+
+
+async def test_cards_that_are_kept_in_vain_are_given_back(crowd):
+    await crowd.place(pod("victim", grace_s=20), pod("other", priority=99))
+    (urgent,) = await crowd.refuse(pod("urgent", priority=10))
+    await crowd.preemptor.step()
+    await crowd.world.kube.delete(PODS, "urgent", namespace=urgent.namespace, grace_period_s=0)
+    await crowd.world.kube.delete(PODS, "victim", namespace=urgent.namespace, grace_period_s=0)
+    await crowd.world.sync()
+
+    await crowd.preemptor.step()
+
+    (late,) = await crowd.world.create(pod("late"))
+    assert (await crowd.world.filter(late)).node_names
+
+
+async def test_nobody_more_is_evicted_while_room_is_being_made(crowd):
+    await crowd.place(pod("low-1", grace_s=20), pod("low-2", grace_s=20))
+    (urgent,) = await crowd.refuse(pod("urgent", priority=10))
+    await crowd.preemptor.step()
+    await crowd.world.sync()
+    assert not (await crowd.world.filter(urgent)).node_names
+
+    await crowd.preemptor.step()
+
+    assert crowd.count("evicted") == 1
+
+
+async def test_two_at_once_get_a_victim_each(crowd):
+    await crowd.place(pod("low-1", grace_s=20), pod("low-2", grace_s=20))
+    await crowd.refuse(pod("urgent-1", priority=10), pod("urgent-2", priority=10))
+
+    await crowd.preemptor.step()
+
+    assert crowd.count("evicted") == 2
+    nodes = {found.node_name for found in crowd.world.extender.nominations}
+    assert nodes == {"node-a", "node-b"}
+
+
+@pytest.mark.parametrize(
+    ("low", "urgent"),
+    [
+        pytest.param({"priority": 10}, {}, id="where all are as important"),
+        pytest.param({}, {"preemptionPolicy": "Never"}, id="for a pod that must not preempt"),
+        pytest.param({}, {"mib": 50_000}, id="for a pod that fits on no card"),
+        pytest.param({"namespace": "kube-system"}, {}, id="of the system"),
+    ],
+)
+async def test_nobody_is_evicted(crowd, low, urgent):
+    def of(name):
+        made = pod(name, **{key: value for key, value in low.items() if key != "namespace"})
+        made["metadata"]["namespace"] = low.get("namespace", "default")
+        return made
+
+    await crowd.place(of("low-1"), of("low-2"))
+    await crowd.refuse(pod("urgent", **{"priority": 10, **urgent}))
+
+    await crowd.preemptor.step()
+
+    assert await crowd.names() == {"low-1", "low-2", "urgent"}
+    assert not list(crowd.world.extender.nominations)
+
+
+async def test_what_cannot_be_helped_is_not_worked_out_again_and_again(crowd):
+    await crowd.place(*(pod(f"high-{n}", priority=99) for n in range(2)), pod("low", mib=1_000))
+    await crowd.refuse(*(pod(f"urgent-{n}", priority=10) for n in range(3)))
+
+    await crowd.preemptor.step()
+    await crowd.preemptor.step()
+
+    assert crowd.count("no-help", "preemptions") == 1
+    crowd.world.clock.advance(11)
+    await crowd.preemptor.step()
+    assert crowd.count("no-help", "preemptions") == 2
+
+
+async def protect(crowd, *, allowed):
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "kept", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "kept"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    await crowd.world.kube.create(POD_DISRUPTION_BUDGETS, budget)
+
+
+async def test_a_budget_is_not_broken(crowd):
+    await crowd.place(*(pod(f"low-{n}", labels={"app": "kept"}) for n in range(2)))
+    await protect(crowd, allowed=0)
+    await crowd.refuse(pod("urgent", priority=10))
+
+    await crowd.preemptor.step()
+
+    assert await crowd.names() == {"low-0", "low-1", "urgent"}
+    assert crowd.count("no-help", "preemptions") == 1
+
+
+async def test_where_the_api_server_says_no_nobody_else_is_evicted(crowd):
+    await crowd.place(pod("low-1", mib=15_000), pod("low-2", mib=15_000), pod("other", priority=99))
+    crowd.world.kube.faults.add(
+        Fault(kind=FaultKind.STATUS, verb="create", resource="pods/eviction", code=429)
+    )
+    await crowd.refuse(pod("urgent", mib=40_000, priority=10))
+
+    await crowd.preemptor.step()
+
+    assert crowd.count("forbidden") == 1
+    assert crowd.count("evicted") is None
+    assert not list(crowd.world.extender.nominations)
+
+
+async def test_without_the_right_to_it_says_so_once(crowd, logs):
+    await crowd.place(pod("low-1"), pod("low-2"))
+    crowd.world.kube.faults.add(
+        Fault(kind=FaultKind.STATUS, resource="pods/eviction", code=403, times=None)
+    )
+    await crowd.refuse(pod("urgent", priority=10))
+
+    await crowd.preemptor.step()
+    await crowd.preemptor.step()
+
+    assert [line["event"] for line in logs].count("pods cannot be evicted") == 1
+    assert not list(crowd.world.extender.nominations)
+
+
+async def test_who_does_not_lead_evicts_nobody(crowd):
+    await crowd.place(pod("low-1"), pod("low-2"))
+    await crowd.refuse(pod("urgent", priority=10))
+    crowd.world.leadership.is_leader = False
+
+    await crowd.preemptor.step()
+
+    assert await crowd.names() == {"low-1", "low-2", "urgent"}
+
+
+async def test_the_operator_may_want_nobody_evicted():
+    crowd = Crowd(preempts=False)
+    await crowd.place(pod("low-1"), pod("low-2"))
+    await crowd.refuse(pod("urgent", priority=10))
+
+    await crowd.preemptor.step()
+
+    assert await crowd.names() == {"low-1", "low-2", "urgent"}
+
+
+async def test_a_pod_that_leaves_anyway_is_waited_for(crowd):
+    leaving, _ = await crowd.place(pod("leaving", priority=99, grace_s=20), pod("low"))
+    await crowd.world.kube.delete(PODS, "leaving", namespace=leaving.namespace)
+    await crowd.world.sync()
+    await crowd.refuse(pod("urgent", priority=10))
+
+    await crowd.preemptor.step()
+
+    assert "low" in await crowd.names()
+    assert [found.node_name for found in crowd.world.extender.nominations]
