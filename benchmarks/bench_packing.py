@@ -3,8 +3,14 @@
 Tasks come in random order, then at random, until they ask for 130 % of all GPUs; none ever ends,
 and one that fits nowhere is turned away. The figure is the percentage of all GPUs in use at the
 end: the mean over the seeds, and the smallest. Our policy starts knowing nothing of the trace, and
-learns what usually comes, as in the product. Unlike in a cluster, where kube-scheduler places them
-alone, tasks without GPU go by our measure as well: it is worth about 0.3 points on `default`.
+learns what usually comes, as in the product.
+
+One thing is not as in the product: tasks without GPU (1,088 of 8,152) are placed by our measure as
+well, since the protocol has the policy place all tasks; in a cluster kube-scheduler places them
+alone. With `--cpu-by-kube` they go where its LeastAllocated and BalancedAllocation put them: what a
+cluster gets whose CPU-only pods are spread over GPU nodes.
+
+The defaults were chosen with seeds 42 to 51, those of the papers; `--first-seed 100` is for others.
 
 In `bench-packing2d` memory is asked apart from cores (`hamid.sim.workload.in_two_dimensions`), and
 the figure is the mean of both.
@@ -47,6 +53,7 @@ class Run:
     seed: int
     has_two_dimensions: bool
     load_percent: float
+    is_cpu_by_kube: bool = False
 
     def allocated_percent(self) -> float:
         """The percentage of all cards in use at the end."""
@@ -60,6 +67,8 @@ class Run:
             chooser = ProductChooser(Policies(node=(name,), device=(name,)))
         else:
             chooser = baselines.baseline(self.policy, tasks, random.Random(self.seed))
+        if self.is_cpu_by_kube:
+            chooser = baselines.CpuByKube(chooser, random.Random(self.seed))
         replay = Replay(nodes_of(), chooser)
         arrivals = resampled(
             tasks, capacity_milli=replay.capacity_milli, load_percent=self.load_percent, rng=rng
@@ -73,6 +82,12 @@ def main(*, has_two_dimensions: bool = False) -> None:
     parser.add_argument("--smallest", action="store_true", help="only see whether it still runs")
     parser.add_argument("--trace", default="default", help="a name, or a list of that format")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument(
+        "--cpu-by-kube",
+        action="store_true",
+        help="place tasks without GPU as kube-scheduler does by default",
+    )
     parser.add_argument("--all", action="store_true", help="and what it is compared with")
     parser.add_argument("--policies", help="those instead, separated by commas")
     args = parser.parse_args()
@@ -91,15 +106,17 @@ def main(*, has_two_dimensions: bool = False) -> None:
                 Run(
                     trace=args.trace,
                     policy=policy,
-                    seed=FIRST_SEED + n,
+                    seed=args.first_seed + n,
                     has_two_dimensions=has_two_dimensions,
                     load_percent=load,
+                    is_cpu_by_kube=args.cpu_by_kube,
                 )
                 for n in range(seeds)
             ]
             found = list(pool.map(Run.allocated_percent, runs))
             say(f"{policy}: {' '.join(f'{value:.2f}' for value in found)}")
-            emit(bench, policy, unit="%", value=statistics.mean(found), least=min(found))
+            case = f"{policy}/cpu-by-kube" if args.cpu_by_kube else policy
+            emit(bench, case, unit="%", value=statistics.mean(found), least=min(found))
 
 
 if __name__ == "__main__":
