@@ -110,6 +110,7 @@ class SchedulerRole:
         return Explainer(
             cache=self.cache,
             verdicts=self.extender.explanations,
+            refused=self.extender.refused,
             leadership=self.elector,
             settings=self.settings.sched,
         )

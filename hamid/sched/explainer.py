@@ -7,7 +7,7 @@ nothing is reserved, learned or written.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,6 +30,7 @@ from hamid.sched.outlook import outlook, tenants_of
 from hamid.sched.placement.capacity import capacity, freed, remaining, request_held, resettled
 from hamid.sched.placement.place import Placement, place
 from hamid.sched.placement.typical import Arrivals
+from hamid.sched.refused import Refused
 from hamid.sched.verdicts import RUNNERS_UP_KEPT, Scene
 from hamid.web.errors import Refusal
 
@@ -62,12 +63,17 @@ class _Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explainer:
-    """Explains, on the replica that leads."""
+    """Explains, on the replica that leads.
+
+    Args:
+        refused: the last tries of pods that wait; none are known on a copy of a cluster.
+    """
 
     cache: ClusterCache
     verdicts: Verdicts
     leadership: Leadership
     settings: SchedSettings
+    refused: Refused = field(default_factory=Refused)
 
     async def explain(self, namespace: str, pod_name: str) -> JsonObject:
         """Why the pod is where it is, or why it waits.
@@ -106,14 +112,14 @@ class Explainer:
 
     async def outlook(self, record: PodRecord, request: PodRequest) -> Outlook:
         """Why the pod of this record and request waits, and what would make it fit."""
-        scene = self.verdicts.scene(record.pod_uid)
+        last_try = self.refused.tries().get(record.pod_uid)
         return await asyncio.to_thread(
             outlook,
             request,
             self.cache.snapshots(),
             self.settings.policies,
             tenants=tenants_of(self.cache.pod_records()),
-            offered=frozenset() if scene is None else scene.offered,
+            offered=frozenset() if last_try is None else last_try.node_names,
             bounds=self.cache.bounds(record.payer),
         )
 

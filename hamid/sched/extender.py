@@ -329,7 +329,6 @@ class Extender:
             request=request,
             considered=tuple((nodes[found.node_name], found) for found in best),
             typical=self._placer.arrivals.typical,
-            offered=frozenset() if ranked else self.explanations.offer(nodes),
         )
         self.explanations.put(verdict, scene)
         log.debug("pod filtered", pod=request.pod_key, node=node_name, reason=sentence)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import PodRequest, PolicyName
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hamid.sched.placement.typical import Typical
 
 RUNNERS_UP_KEPT = 5
-_OFFERS_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +64,11 @@ class Scene:
         considered: the chosen node and its runners-up as they were before, with what the pod got
             or would have got there.
         typical: what usually came then.
-        offered: the nodes among which kube-scheduler let us choose, where none fits; it had ruled
-            out the others itself.
     """
 
     request: PodRequest
     considered: tuple[tuple[NodeSnapshot, NodePlacement], ...] = ()
     typical: Typical
-    offered: frozenset[str] = frozenset()
 
 
 def counted(sentences: Mapping[str, str]) -> Mapping[str, int]:
@@ -86,7 +82,6 @@ class Verdicts:
     def __init__(self, *, capacity: int) -> None:
         self._capacity = capacity
         self._by_uid: OrderedDict[str, tuple[Verdict, Scene | None]] = OrderedDict()
-        self._offers: OrderedDict[frozenset[str], frozenset[str]] = OrderedDict()
 
     def put(self, verdict: Verdict, scene: Scene | None = None) -> None:
         """Keep this one for its pod."""
@@ -108,12 +103,3 @@ class Verdicts:
     def all(self) -> tuple[Verdict, ...]:
         """All that are kept, the newest first."""
         return tuple(verdict for verdict, _ in reversed(self._by_uid.values()))
-
-    def offer(self, node_names: Iterable[str]) -> frozenset[str]:
-        """These names as one set, the same for all who were offered the same: they are many."""
-        names = frozenset(node_names)
-        kept = self._offers.setdefault(names, names)
-        self._offers.move_to_end(kept)
-        if len(self._offers) > _OFFERS_KEPT:
-            self._offers.popitem(last=False)
-        return kept

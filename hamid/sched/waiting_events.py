@@ -102,11 +102,12 @@ class WaitingEvents:
             if text is None:
                 continue
             for record in records:
-                if self._is_due(record.pod_uid, text):
-                    await self._tell(record, text)
-                    written += 1
-                    if written >= _WRITES_A_TICK:
-                        return
+                if not self._is_due(record.pod_uid, text):
+                    continue
+                if written >= _WRITES_A_TICK or not self.explainer.leadership.may_act():
+                    return
+                await self._tell(record, text)
+                written += 1
 
     def _shapes(self) -> dict[PodRequest, list[PodRecord]]:
         """The pods that have waited long enough, by what they ask for; forgets all others."""

@@ -20,6 +20,7 @@ def explainer_of(world, leadership=None):
     return Explainer(
         cache=world.cache,
         verdicts=world.extender.explanations,
+        refused=world.extender.refused,
         leadership=leadership or world.leadership,
         settings=world.settings,
     )

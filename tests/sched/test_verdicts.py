@@ -30,13 +30,6 @@ def test_sentences_are_counted_the_most_frequent_first():
     assert list(counted({"n1": "x", "n2": "y", "n3": "y"}).items()) == [("y", 2), ("x", 1)]
 
 
-def test_those_who_were_offered_the_same_share_one_set():
-    kept = Verdicts(capacity=2)
-
-    assert kept.offer(["a", "b"]) is kept.offer(("b", "a"))
-    assert kept.offer(["a"]) == {"a"}
-
-
 def test_what_a_verdict_was_decided_on_goes_with_it():
     kept = Verdicts(capacity=1)
     scene = Scene(request=make_request(), typical=Arrivals().typical)

@@ -22,6 +22,7 @@ class Desk:
         explainer = Explainer(
             cache=self.world.cache,
             verdicts=self.world.extender.explanations,
+            refused=self.world.extender.refused,
             leadership=self.world.leadership,
             settings=self.world.settings,
         )
@@ -105,6 +106,7 @@ async def test_pods_of_one_shape_are_worked_out_once_and_each_told(desk):
 
     class Counting:
         verdicts = desk.events.explainer.verdicts
+        leadership = desk.events.explainer.leadership
 
     Counting.outlook = staticmethod(counting)
     desk.events.explainer = Counting()
@@ -182,6 +184,16 @@ async def test_a_new_leader_goes_on_with_the_event_of_the_last(desk):
     await desk.pass_time(20)
 
     assert len((await desk.world.kube.list(EVENTS)).items) == 1
+
+
+async def test_a_replica_that_may_not_act_any_more_writes_nothing(desk):
+    (call,) = await desk.world.create(registered(), waiting(name="big", mib=50_000))
+    await desk.refuse(call)
+    desk.world.leadership.is_leader = False
+
+    await desk.pass_time(30)
+
+    assert desk.writes() == 0
 
 
 def test_pods_of_other_namespaces_are_not_named():
