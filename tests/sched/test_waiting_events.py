@@ -8,7 +8,7 @@ from hamid.sched.placement.change import Change, ChangeKind
 from hamid.sched.placement.place import Unplaceable
 from hamid.sched.waiting_events import REASON, WaitingEvents, event_name, message_of
 from tests.sched.builders import make_devices, make_request
-from tests.sched.objects import registered, waiting
+from tests.sched.objects import quota_object, registered, waiting
 from tests.sched.world import World
 
 AFTER_S = 10.0
@@ -222,3 +222,13 @@ def test_names_of_events_are_those_of_objects():
         pod_uid = "0123456789"
 
     assert event_name(Record) == "p" * 199 + ".01234567.cards"
+
+
+async def test_a_pod_that_waits_for_its_quota_is_told_so(desk):
+    (call,) = await desk.world.create(registered(), quota_object(gpumem=999), waiting(name="big"))
+    await desk.refuse(call)
+    await desk.pass_time(AFTER_S + 1)
+
+    message = (await desk.told())["big"]
+    assert "limits.nvidia.com/gpumem in ResourceQuota cards allows 999 MiB" in message
+    assert "It would fit" not in message

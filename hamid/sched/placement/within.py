@@ -2,12 +2,13 @@
 
 Whether there is room depends on the node for pods that ask for a percentage alone: it is charged
 in MiB of the card that is chosen. Where the policies choose cards that are too large, smaller
-ones of the node are taken, so that a pod that fits somehow is not kept waiting.
+ones of the node are taken, so that a pod that fits somehow is not kept waiting. That takes a search
+of each such node: once `ENOUGH` nodes have room, the others are left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hamid.model.quota import (
     Overdraft,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from hamid.sched.placement.policy import Policies
     from hamid.sched.placement.refusal import Refusal
     from hamid.sched.placement.typical import Typical
+
+
+ENOUGH: Final = 32
 
 
 def quota_refusal(request: PodRequest, bounds: Sequence[Bound]) -> QuotaRefusal | None:
@@ -65,7 +69,25 @@ def within(
     sizes = _card_sizes(nodes[name] for name in outcome.node_names)
     if _mib_on(request, max(sizes)) <= bound.left:
         return outcome
+    if _mib_on(request, min(sizes)) > bound.left:
+        refusal = _refusal(request, bound, [nodes[name] for name in outcome.node_names])
+        return Unplaceable(
+            refusals={**outcome.refusals, **dict.fromkeys(outcome.node_names, refusal)}
+        )
     measure = Fragmentation(typical)
+    return _sorted_out(request, outcome, bound, nodes=nodes, policies=policies, measure=measure)
+
+
+def _sorted_out(
+    request: PodRequest,
+    outcome: Placement,
+    bound: Bound,
+    *,
+    nodes: Mapping[str, NodeSnapshot],
+    policies: Policies,
+    measure: Fragmentation,
+) -> Placement | Unplaceable:
+    """The outcome with only those nodes that have cards within the bound."""
     kept: list[NodePlacement] = []
     smaller: list[NodePlacement] = []
     over: list[str] = []
@@ -73,7 +95,9 @@ def within(
         node = nodes[found.node_name]
         if charge(found.allocation(request.pod_uid)).memory_mib <= bound.left:
             kept.append(found)
-        elif other := _smaller(request, node, bound, policies, measure):
+        elif len(kept) + len(smaller) < ENOUGH and (
+            other := _smaller(request, node, bound, policies, measure)
+        ):
             smaller.append(other)
         else:
             over.append(found.node_name)

@@ -13,7 +13,7 @@ from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.place import Placement, Unplaceable, place
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.typical import Arrivals
-from hamid.sched.placement.within import quota_refusal, within
+from hamid.sched.placement.within import ENOUGH, quota_refusal, within
 from tests.sched.builders import make_container, make_device, make_node, make_request
 
 BINPACK = Policies(node=(PolicyName.BINPACK,), device=(PolicyName.BINPACK,))
@@ -130,3 +130,21 @@ def test_it_is_refused_only_if_every_choice_would_be_too_much(sizes, counts, lef
         assert charged(outcome.best) <= left
     elif None not in cheapest:
         assert isinstance(outcome.refusals["node-a"], QuotaRefusal)
+
+
+def test_once_enough_nodes_have_room_the_others_are_left_out():
+    nodes = [make_node(f"n{n:02}", cards(24_000, 16_000)) for n in range(ENOUGH + 3)]
+
+    outcome = placed(make_request(half()), nodes, 8_000, BINPACK)
+
+    assert len(outcome.node_names) == ENOUGH
+    assert len(outcome.refusals) == 3
+
+
+def test_cards_that_are_all_too_large_need_no_search():
+    nodes = [make_node(f"n{n}", cards(24_000, 16_000)) for n in range(3)]
+
+    outcome = placed(make_request(half()), nodes, 7_999)
+
+    (refusal,) = set(outcome.refusals.values())
+    assert [(over.asked, over.is_least) for over in refusal.overdrafts] == [(8_000, True)]
