@@ -10,9 +10,10 @@ What a quota keeps away no change of cards helps; so then no change is told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hamid.model.request import PolicyName
 from hamid.sched.placement.departure import Tenant, departure
 from hamid.sched.placement.explain import cluster_sentence
 from hamid.sched.placement.over_quota import QuotaRefusal
@@ -94,7 +95,7 @@ def outlook(
         judged = [node for node in nodes if node.node_name in offered]
     else:
         judged = [n for n in nodes if n.host_free is None or n.host_free.covers(request.host)]
-    outcome = place(request, judged, policies=policies)
+    outcome = _outcome(request, judged, policies)
     over_quota = _over_quota(request, outcome, judged, policies, bounds)
     changes: tuple[Change, ...] = ()
     if isinstance(outcome, Unplaceable) and over_quota is None:
@@ -109,6 +110,24 @@ def outlook(
         is_offered=bool(offered),
         over_quota=over_quota,
     )
+
+
+def _outcome(
+    request: PodRequest, nodes: Sequence[NodeSnapshot], policies: Policies
+) -> Placement | Unplaceable:
+    """What `place` returns; sooner, where the pod fits nowhere.
+
+    Preferences cost time, and have no say in why a pod of one container is refused: the cheapest
+    one is tried first, beside `mutex`, which is a condition.
+    """
+    if len(request.requests) == 1:
+        is_mutex = PolicyName.MUTEX in policies.for_request(request).device
+        device = (PolicyName.MUTEX, PolicyName.BINPACK) if is_mutex else (PolicyName.BINPACK,)
+        plain = replace(request, node_policies=(PolicyName.BINPACK,), device_policies=device)
+        outcome = place(plain, nodes, policies=policies)
+        if isinstance(outcome, Unplaceable):
+            return outcome
+    return place(request, nodes, policies=policies)
 
 
 def _over_quota(

@@ -1,10 +1,13 @@
+import pytest
+
 from hamid.model.node import HostAmount
 from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.quota import Bound, Limit, QuotaResource
+from hamid.model.request import PolicyName
 from hamid.sched.outlook import outlook, tenants_of
 from hamid.sched.placement.change import ChangeKind
 from hamid.sched.placement.departure import Tenant
-from hamid.sched.placement.place import Placement, with_allocation
+from hamid.sched.placement.place import Placement, place, with_allocation
 from hamid.sched.placement.policy import Policies
 from hamid.sched.records import PodRecord
 from tests.sched.builders import (
@@ -97,3 +100,15 @@ def test_tenants_are_the_pods_that_hold_cards():
             pod_key="team/p", allocation=held, priority=7, created_at="2026", is_initialized=True
         ),
     )
+
+
+@pytest.mark.parametrize("own", [(), (PolicyName.MUTEX,), (PolicyName.SPREAD,)], ids=str)
+@pytest.mark.parametrize("of_the_cluster", [PolicyName.FRAGMENTATION, PolicyName.MUTEX])
+def test_a_refusal_is_the_same_as_when_the_pod_is_placed(own, of_the_cluster):
+    policies = Policies(device=(of_the_cluster,))
+    held = make_allocation(make_share(memory_mib=30_000), uid="old")
+    nodes = [with_allocation(make_node("node-a"), held), make_node("b", cordoned=["card-a"])]
+    for mib in (5_000, 20_000, 50_000):
+        request = asking(mib, device_policies=own)
+
+        assert outlook(request, nodes, policies).outcome == place(request, nodes, policies=policies)
