@@ -103,7 +103,7 @@ def gpu_pod(
     }
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Replica:
     """A daemon as a host process, and what it says of itself."""
 
@@ -310,9 +310,13 @@ class Fleet:
     def follow_leader(self) -> Replica:
         """Lead kube-scheduler to the leader, as the EndpointSlice and kube-proxy would."""
         leader = self.leader()
-        if self.forwarder is not None:
-            self.forwarder.target = ("127.0.0.1", leader.extender_port)
+        self.lead_to(leader)
         return leader
+
+    def lead_to(self, replica: Replica) -> None:
+        """Lead kube-scheduler's new connections to this replica."""
+        if self.forwarder is not None:
+            self.forwarder.target = ("127.0.0.1", replica.extender_port)
 
     def books(self) -> Books:
         """What the annotations say, beside what the leader says."""
