@@ -13,6 +13,7 @@ from hamid.aiokit.services import running
 from hamid.daemon.features import KubeletProbe
 from hamid.hooks.abi.injection import MemoryTerms
 from hamid.hooks.install import install_library
+from hamid.hooks.lending import ContainerDirs, Lender
 from hamid.hooks.monitor import UsageMonitor
 from hamid.kube.port import NODES, PODS
 from hamid.kube.watch import Reflector
@@ -80,6 +81,16 @@ class PluginRole:
     def pods_synced(self) -> Latest[bool]:
         """Whether this node's pods are known."""
         return self.pod_watch.synced
+
+    def page_dirs(self) -> dict[str, ContainerDirs]:
+        """Where the pages of each grant are."""
+        files = self.plugin.files
+        return {
+            g.grant_id: ContainerDirs(
+                limits=files.limits_dir(g.grant_id), usage=files.usage_dir(g.grant_id)
+            )
+            for g in self.journal.grants()
+        }
 
     def usage_dirs(self) -> dict[str, Path]:
         """The usage directory of each grant."""
@@ -173,16 +184,18 @@ async def plugin_role(settings: Settings, ports: PluginPorts) -> AsyncIterator[P
     when the kubelet asks for it; while that cannot be, it is refused, and told why.
     """
     thread, sources = OneThread(name="plugin-files"), KubeletSources.of(settings)
+    lending = OneThread(name="lending")  # of its own: it cannot wait for disks
     try:
         role = await _assemble(settings, ports, thread, sources)
         deriver = _deriver(settings, role)
         async with running(deriver, *_first_services(settings, ports, role)):
             await wait_for_inventory(deriver)
-            async with running(role.registrar, *_later_services(settings, ports, role)):
+            async with running(role.registrar, *_later_services(settings, ports, role, lending)):
                 yield role
     finally:
         sources.close()
         thread.close()
+        lending.close()
 
 
 async def _assemble(
@@ -243,6 +256,8 @@ async def _device_plugin(
             terms=MemoryTerms(
                 context_mib=own.context_memory_mib, scaling=own.device_memory_scaling
             ),
+            sharing_mode=settings.hooks.sharing_mode,
+            trusts_mps=settings.hooks.trust_mps,
         ),
         owners=Owners(
             resource_name=resource_name,
@@ -283,7 +298,7 @@ def _deriver(settings: Settings, role: PluginRole) -> InventoryDeriver:
 
 
 def _later_services(
-    settings: Settings, ports: PluginPorts, role: PluginRole
+    settings: Settings, ports: PluginPorts, role: PluginRole, lending: OneThread
 ) -> tuple[Service, ...]:
     publisher = InventoryPublisher(
         kube=ports.kube, nvml=ports.nvml, inventory=role.inventory, backoff=Backoff(max_s=30.0)
@@ -296,6 +311,14 @@ def _later_services(
         thread=role.plugin.files.thread,
         interval_s=settings.hooks.usage_interval_s,
     )
+    lender = Lender(
+        directories=role.page_dirs,
+        nvml=ports.nvml,
+        thread=lending,
+        clock_ns=lambda: int(ports.clock() * 1e9),
+        interval_s=settings.hooks.lending_interval_s,
+        floor_percent=settings.hooks.low_priority_floor_percent,
+    )
     probe = KubeletProbe(
         registration=role.registrar.registration,
         view=role.plugin.view,
@@ -304,7 +327,7 @@ def _later_services(
         grant_mode=settings.plugin.grant_mode,
     )
     reconciler = OnceListed(service=role.reconciler, synced=role.pods_synced)
-    return (publisher, guard, watch, monitor, probe, reconciler)
+    return (publisher, guard, watch, monitor, lender, probe, reconciler)
 
 
 def own_pod_watch(node_name: str, ports: PluginPorts, *, sink: Sink) -> Reflector:

@@ -18,6 +18,7 @@ from hamid.daemon.logs import LogFormat, LogLevel
 from hamid.daemon.structure import structure
 from hamid.errors import SettingsError
 from hamid.kube.settings import KubeSettings, PodAddress
+from hamid.model.sharing import SharingMode
 from hamid.plugin.settings import PluginSettings
 from hamid.sched.admission_settings import AdmissionSettings
 from hamid.sched.certificate_settings import CertificateSettings
@@ -84,12 +85,34 @@ class HookSettings:
     Attributes:
         library: libhamid.so as shipped with the daemon; copied to where containers mount it.
         usage_interval_s: how often the containers' reports are read.
+        sharing_mode: of containers whose pods do not say: `hard` keeps them to their core limits,
+            `lend` gives what is idle to who is busy, `priority` puts high priority first.
+        low_priority_floor_percent: what containers of lower priority keep of a card while higher
+            ones are busy; 0 lets them be stopped.
+        lending_interval_s: how often it is decided who may use what is idle; what is lent is back
+            with its owner about three of these later.
+        trust_mps: the node runs NVIDIA MPS. Then the library does not cap a container that MPS
+            holds to a share of threads within its core limit.
     """
 
     library: Path = Path("/opt/hamid/libhamid.so")
     usage_interval_s: float = 5.0
+    sharing_mode: SharingMode = SharingMode.HARD
+    low_priority_floor_percent: int = 5
+    lending_interval_s: float = 0.02
+    trust_mps: bool = False
 
     def __post_init__(self) -> None:
+        if not 0 <= self.low_priority_floor_percent <= 50:  # noqa: PLR2004 - the message says it
+            raise SettingsError(
+                f"low_priority_floor_percent is {self.low_priority_floor_percent}, not 0 to 50",
+                hint="5 is usual; 0 lets containers of low priority be stopped",
+            )
+        if not 0.005 <= self.lending_interval_s <= 0.1:  # noqa: PLR2004 - the message says it
+            raise SettingsError(
+                f"lending_interval_s is {self.lending_interval_s:g}, not 0.005 to 0.1",
+                hint="0.02 is usual; beyond 0.1 the libraries go by the core limits alone",
+            )
         if self.usage_interval_s <= 0:
             raise SettingsError(
                 f"usage_interval_s is {self.usage_interval_s:g}, not above 0",

@@ -22,11 +22,13 @@ from hamid.hooks.abi.injection import (
     CONTROL_NODES,
     HostPaths,
     MemoryTerms,
+    TimeTerms,
     container_limits,
     injection,
 )
 from hamid.hooks.abi.pages import decode_control_page, encode_control_page
 from hamid.kubelet.port import ContainerGrant, DeviceNode, Mount
+from hamid.model.sharing import SharingMode
 from hamid.plugin.cdi import cdi_file_name, cdi_name, encode_cdi_spec
 from hamid.plugin.settings import GrantMode
 
@@ -53,6 +55,8 @@ class GrantFiles:
     Args:
         directory: holds a directory per grant.
         node_by_uuid: the device node of each card; replaced when the inventory changes.
+        sharing_mode: of containers whose pods say nothing of it.
+        trusts_mps: the node runs MPS, and the library need not cap whom MPS does.
     """
 
     directory: Path
@@ -63,6 +67,8 @@ class GrantFiles:
     host_root: Path
     terms: MemoryTerms = field(default_factory=MemoryTerms)
     node_by_uuid: Mapping[DeviceUuid, str] = field(default_factory=dict)
+    sharing_mode: SharingMode = SharingMode.HARD
+    trusts_mps: bool = False
 
     @property
     def can_mend(self) -> bool:
@@ -154,15 +160,23 @@ class GrantFiles:
         page = encode_control_page(
             container_limits(
                 grant.shares,
-                priority=grant.priority,
                 generation=_generation(page_path) + 1,
                 terms=self.terms,
+                time=self._time_terms(grant),
             )
         )
         replace_file(page_path, page)
         if self.mode is GrantMode.CDI:
             self.cdi_dir.mkdir(parents=True, exist_ok=True)
             replace_file(self.cdi_dir / cdi_file_name(grant.grant_id), spec)
+
+    def _time_terms(self, grant: Grant) -> TimeTerms:
+        return TimeTerms(
+            mode=grant.sharing.mode or self.sharing_mode,
+            weight=grant.sharing.weight or 1,
+            priority=grant.priority,
+            trusts_mps=self.trusts_mps,
+        )
 
     def _remove(self, grant_id: str) -> None:
         (self.cdi_dir / cdi_file_name(grant_id)).unlink(missing_ok=True)

@@ -33,6 +33,7 @@ from hamid.codec.jsontext import (
 )
 from hamid.errors import StateError
 from hamid.model.device import DeviceShare, DeviceUuid
+from hamid.model.sharing import Sharing, SharingMode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,7 @@ class Grant:
         grant_id: random; names the container's private directory and its CDI spec.
         slot_ids: what the kubelet has on its books for it.
         shares: what it really gets.
+        sharing: what its pod said of how it shares their time.
         is_final: the owner was confirmed at a container start.
     """
 
@@ -64,6 +66,7 @@ class Grant:
     slot_ids: tuple[str, ...]
     shares: tuple[DeviceShare, ...]
     priority: int | None = None
+    sharing: Sharing = Sharing()  # noqa: RUF009 - frozen
     is_final: bool = False
 
     @property
@@ -176,6 +179,7 @@ def encode_grant(grant: Grant) -> bytes:
             "slot_ids": grant.slot_ids,
             "shares": shares,
             "priority": grant.priority,
+            "sharing": {"mode": grant.sharing.mode, "weight": grant.sharing.weight},
             "is_final": grant.is_final,
         },
         option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
@@ -203,7 +207,19 @@ def decode_grant(content: bytes) -> Grant:
         slot_ids=tuple(as_text(slot_id, what="a slot id") for slot_id in slot_ids),
         shares=tuple(map(_decode_share, as_list(record.get("shares"), what="shares"))),
         priority=None if priority is None else as_int(priority, what="priority"),
+        sharing=_decode_sharing(record.get("sharing")),
         is_final=as_bool(record.get("is_final"), what="is_final"),
+    )
+
+
+def _decode_sharing(value: object) -> Sharing:
+    """Nothing in the files of earlier releases; a mode of a later one is a hard cap."""
+    record = {} if value is None else as_object(value, what="sharing")
+    mode, weight = record.get("mode"), record.get("weight")
+    is_known = mode is None or mode in list(SharingMode)
+    return Sharing(
+        mode=None if mode is None else SharingMode(mode) if is_known else SharingMode.HARD,
+        weight=None if weight is None else as_int(weight, what="weight"),
     )
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hamid.model.sharing import Sharing
 from hamid.plugin.slots import slot_devices
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ class AskingContainer:
     Attributes:
         position: its place among all containers of the pod, init containers first.
         slot_count: at least 1.
+        sharing: what the pod says of how it shares its devices' time.
     """
 
     name: str
     kind: ContainerKind
     position: int
     slot_count: int
+    sharing: Sharing = Sharing()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,10 @@ class PodOnNode:
     def pod_key(self) -> str:
         """`namespace/name`, for people."""
         return f"{self.namespace}/{self.name}"
+
+    def sharing(self, container_name: str) -> Sharing:
+        """What it says of how this container shares its devices' time."""
+        return next((c.sharing for c in self.asking if c.name == container_name), Sharing())
 
     def decided(self, container_name: str) -> ContainerAllocation | None:
         """What was decided for the container, if anything was."""

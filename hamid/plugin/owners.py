@@ -23,6 +23,7 @@ from hamid.hooks.abi.contract import ENV_GRANT_ID
 if TYPE_CHECKING:
     from hamid.kubelet.port import CheckpointEntry, CheckpointPort, PodResourcesPort
     from hamid.model.device import DeviceShare
+    from hamid.model.sharing import Sharing
     from hamid.plugin.journal import Grant, Journal
     from hamid.plugin.matching import PodOnNode
     from hamid.plugin.pods import NodePods
@@ -41,6 +42,7 @@ class Owner:
     grant_id: str
     shares: tuple[DeviceShare, ...]
     priority: int | None
+    sharing: Sharing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class Owners:
             grant_id=grant.grant_id,
             shares=grant.shares,
             priority=grant.priority,
+            sharing=grant.sharing,
         )
 
     async def _from_pod_resources(self, slots: frozenset[str]) -> tuple[Owner, ...]:
@@ -171,5 +174,6 @@ class Owners:
                 grant_id=grant_id,
                 shares=shares,
                 priority=priority,
+                sharing=pod.sharing(container_name),
             )
         ]

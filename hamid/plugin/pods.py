@@ -19,8 +19,10 @@ import structlog
 
 from hamid.codec.allocation_record import read_allocation
 from hamid.codec.pod import pod_containers
+from hamid.codec.sharing import read_sharing
 from hamid.errors import AnnotationError, KubeError
 from hamid.kube.port import PODS, EventKind
+from hamid.model.sharing import Sharing, SharingMode
 from hamid.plugin.matching import AskingContainer, PodOnNode
 
 if TYPE_CHECKING:
@@ -158,10 +160,24 @@ def pod_on_node(pod: JsonObject, *, resource_name: str) -> PodOnNode:
 
 
 def _asking(pod: JsonObject, resource_name: str) -> Iterator[AskingContainer]:
+    spec = pod.get("spec") or {}
     for position, container in enumerate(pod_containers(pod)):
         # The API server has checked that it is a whole number; the kubelet reads limits only.
         text = str(container.limits.get(resource_name, "0"))
         if container.kind is not None and text.isdecimal() and int(text) > 0:
             yield AskingContainer(
-                name=container.name, kind=container.kind, position=position, slot_count=int(text)
+                name=container.name,
+                kind=container.kind,
+                position=position,
+                slot_count=int(text),
+                sharing=_sharing(pod, spec[container.list_name][container.index]),
             )
+
+
+def _sharing(pod: JsonObject, container: JsonObject) -> Sharing:
+    try:
+        return read_sharing(pod, container)
+    except AnnotationError as error:
+        # No reason to let it fail here, where nobody sees why: a hard cap always holds.
+        log.warning("sharing unreadable", pod=pod["metadata"]["name"], error=str(error))
+        return Sharing(mode=SharingMode.HARD)

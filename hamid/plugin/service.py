@@ -103,6 +103,7 @@ class DevicePlugin:
                 slot_ids=tuple(sorted(slot_ids)),
                 shares=await self._shares(match, slot_ids),
                 priority=match.allocation.priority if match.allocation else None,
+                sharing=match.container.sharing,
             )
             if slot_devices(slot_ids) != frozenset(s.device_uuid for s in grant.shares):
                 self.metrics.unsteered.inc()
@@ -142,6 +143,7 @@ class DevicePlugin:
                 slot_ids=tuple(sorted(slot_ids)),
                 shares=shares,
                 priority=owner.priority,
+                sharing=owner.sharing,
                 is_final=True,
             )
             if current is not None and current.finalized() != right:

@@ -112,7 +112,7 @@ def test_a_cluster_older_than_daemon_set_surge_is_not_told_of_it():
     [
         "mluResourceName=x",
         "scheduler.nodeLockExpire=5m",
-        "devicePlugin.hostPID=true",
+        "devicePlugin.hostIPC=true",
         "ports.https=1",
     ],
 )
@@ -337,6 +337,16 @@ def test_the_daemon_is_root_without_any_of_its_powers():
     assert not context.get("privileged")
     assert not pod.get("hostPID")
     assert not pod["hostNetwork"]
+
+
+def test_a_daemon_that_is_to_see_the_containers_processes_gets_what_it_needs_for_that_alone():
+    pod = daemon(rendered("--set", "devicePlugin.hostPID=true"))
+
+    assert pod["hostPID"]
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {
+        "drop": ["ALL"],
+        "add": ["SYS_PTRACE"],
+    }
 
 
 def test_a_daemon_that_only_schedules_is_not_root_and_sees_nothing_of_the_node():

@@ -5,8 +5,9 @@ import pytest
 
 from hamid.errors import StateError
 from hamid.hooks.abi import contract
-from hamid.hooks.abi.pages import decode_control_page
+from hamid.hooks.abi.pages import CoreMode, decode_control_page
 from hamid.hooks.install import InstalledLibrary
+from hamid.model.sharing import Sharing, SharingMode
 from hamid.plugin.grants import GrantFiles, remove_tree
 from hamid.plugin.settings import GrantMode
 from tests.builders import make_share, uuid
@@ -65,6 +66,19 @@ async def test_the_limits_are_on_the_hosts_page(new_files):
         3_000 * MIB,
         30,
     )
+
+
+async def test_how_time_is_shared_is_on_the_page_as_pod_or_node_says(new_files):
+    files = new_files()
+    files.sharing_mode = SharingMode.LEND
+    files.trusts_mps = True
+
+    await files.write(make_grant("g1"))
+    await files.write(make_grant("g2", sharing=Sharing(mode=SharingMode.PRIORITY, weight=3)))
+
+    assert (page(files).mode, page(files).devices[0].weight) == (CoreMode.LEND, 1)
+    assert (page(files, "g2").mode, page(files, "g2").devices[0].weight) == (CoreMode.PRIORITY, 3)
+    assert page(files).trusts_mps
 
 
 async def test_the_page_grows_older_also_when_another_daemon_writes_it(new_files):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hamid.codec.jsontext import ShapeError
 from hamid.errors import StateError
 from hamid.model.device import DeviceShare
+from hamid.model.sharing import Sharing, SharingMode
 from hamid.plugin.journal import Grant, Journal, decode_grant, encode_grant
 from tests.builders import make_share
 from tests.plugin.values import make_grant
@@ -27,6 +28,9 @@ grants = st.builds(
         st.builds(DeviceShare, device_uuid=names, memory_mib=amounts, core_percent=amounts)
     ).map(tuple),
     priority=st.none() | amounts,
+    sharing=st.builds(
+        Sharing, mode=st.none() | st.sampled_from(SharingMode), weight=st.none() | amounts
+    ),
     is_final=st.booleans(),
 )
 
@@ -53,6 +57,19 @@ def test_every_grant_survives_its_file(grant):
 
 
 RECORD = orjson.loads(encode_grant(make_grant()))
+
+
+@pytest.mark.parametrize(
+    ("sharing", "read"),
+    [
+        pytest.param(None, Sharing(), id="of an earlier release"),
+        pytest.param({"mode": "x"}, Sharing(mode=SharingMode.HARD), id="a mode of a later one"),
+    ],
+)
+def test_how_time_is_shared_is_read_from_other_releases_files_too(sharing, read):
+    record = {**RECORD, "sharing": sharing}
+
+    assert decode_grant(orjson.dumps(record)).sharing == read
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@ import pytest
 from hamid.codec.allocation_record import encode_allocation
 from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import PODS, EventKind, WatchEvent
-from hamid.model.names import POD_ALLOCATION
+from hamid.model.names import CORE_MODE, CORE_WEIGHT, POD_ALLOCATION
 from hamid.model.request import ContainerKind
+from hamid.model.sharing import Sharing, SharingMode
 from hamid.plugin.pods import NodePods, pod_on_node
 from tests.builders import container_object, make_allocation, pod_object
 from tests.plugin.node import NODE, RESOURCE
@@ -48,6 +49,20 @@ def test_containers_that_ask_come_in_the_order_of_the_spec_with_kind_and_place()
         ("web", ContainerKind.APP, 2, 2),
         ("log", ContainerKind.APP, 4, 1),
     ]
+
+
+def test_a_container_shares_its_time_as_the_pod_says():
+    pod = bound(annotations={CORE_MODE: "lend", CORE_WEIGHT: "3"})
+
+    assert seen(pod).sharing("train") == Sharing(mode=SharingMode.LEND, weight=3)
+    assert seen(pod).sharing("other") == Sharing()
+
+
+def test_a_way_to_share_that_there_is_not_is_a_hard_cap_and_said(logs):
+    pod = bound(annotations={CORE_MODE: "steal"})
+
+    assert seen(pod).sharing("train") == Sharing(mode=SharingMode.HARD)
+    assert [entry["event"] for entry in logs] == ["sharing unreadable"]
 
 
 def test_only_limits_count_as_for_the_kubelet():

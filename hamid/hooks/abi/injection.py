@@ -12,9 +12,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from hamid.hooks.abi import contract
-from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit
+from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit
 from hamid.model import names
 from hamid.model.quantities import MIB
+from hamid.model.sharing import SharingMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,12 +138,38 @@ class MemoryTerms:
 NO_TERMS: Final = MemoryTerms()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeTerms:
+    """How a container shares the time of its devices.
+
+    Attributes:
+        mode: what becomes of time that is idle.
+        weight: its share of what is lent.
+        priority: None where its pod did not say.
+        trusts_mps: the node runs MPS.
+    """
+
+    mode: SharingMode = SharingMode.HARD
+    weight: int = 1
+    priority: int | None = None
+    trusts_mps: bool = False
+
+
+NO_TIME_TERMS: Final = TimeTerms()
+
+_MODES: Final = {
+    SharingMode.HARD: CoreMode.HARD,
+    SharingMode.LEND: CoreMode.LEND,
+    SharingMode.PRIORITY: CoreMode.PRIORITY,
+}
+
+
 def container_limits(
     shares: Sequence[DeviceShare],
     *,
-    priority: int | None,
     generation: int,
     terms: MemoryTerms = NO_TERMS,
+    time: TimeTerms = NO_TIME_TERMS,
 ) -> ContainerLimits:
     """The limits of the container that gets these shares, as its control page states them."""
     return ContainerLimits(
@@ -151,11 +178,14 @@ def container_limits(
                 device_uuid=share.device_uuid,
                 memory_bytes=share.memory_mib * MIB,
                 core_percent=share.core_percent,
+                weight=time.weight,
                 context_bytes=terms.context_mib * MIB,
                 fixed_bytes=terms.fixed_bytes(share.memory_mib * MIB),
             )
             for share in shares
         ),
-        priority=DEFAULT_PRIORITY if priority is None else priority,
+        priority=DEFAULT_PRIORITY if time.priority is None else time.priority,
         generation=generation,
+        mode=_MODES[time.mode],
+        trusts_mps=time.trusts_mps,
     )

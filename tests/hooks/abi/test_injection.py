@@ -7,11 +7,13 @@ from hamid.hooks.abi.injection import (
     HostPaths,
     InjectedMount,
     MemoryTerms,
+    TimeTerms,
     container_limits,
     injection,
 )
-from hamid.hooks.abi.pages import DeviceLimit, decode_control_page, encode_control_page
+from hamid.hooks.abi.pages import CoreMode, DeviceLimit, decode_control_page, encode_control_page
 from hamid.model.quantities import MIB
+from hamid.model.sharing import SharingMode
 from tests.builders import make_share, uuid
 
 PATHS = HostPaths(
@@ -86,11 +88,13 @@ def test_what_was_not_asked_for_is_not_in_the_environment():
 
 @pytest.mark.parametrize(("priority", "on_page"), [(0, 0), (1, 1), (None, 1)])
 def test_without_a_word_a_container_is_of_low_priority_as_in_hami(priority, on_page):
-    assert container_limits(TWO, priority=priority, generation=1).priority == on_page
+    assert (
+        container_limits(TWO, time=TimeTerms(priority=priority), generation=1).priority == on_page
+    )
 
 
 def test_limits_are_in_bytes_and_survive_the_page():
-    limits = container_limits(TWO, priority=0, generation=7)
+    limits = container_limits(TWO, time=TimeTerms(priority=0), generation=7)
 
     assert limits.devices == (
         DeviceLimit(device_uuid=uuid(2), memory_bytes=3_000 * MIB, core_percent=10),
@@ -101,7 +105,7 @@ def test_limits_are_in_bytes_and_survive_the_page():
 
 
 def test_by_default_contexts_are_not_charged_and_all_of_a_limit_is_the_card_s():
-    (device, _) = container_limits(TWO, priority=0, generation=7).devices
+    (device, _) = container_limits(TWO, time=TimeTerms(priority=0), generation=7).devices
 
     assert (device.context_bytes, device.fixed_bytes) == (0, None)
 
@@ -112,7 +116,26 @@ def test_by_default_contexts_are_not_charged_and_all_of_a_limit_is_the_card_s():
 def test_of_a_scaled_card_so_much_of_a_limit_is_fixed_as_the_card_really_has(scaling, fixed_mib):
     terms = MemoryTerms(context_mib=300, scaling=scaling)
 
-    (device, _) = container_limits(TWO, priority=0, generation=7, terms=terms).devices
+    (device, _) = container_limits(
+        TWO, time=TimeTerms(priority=0), generation=7, terms=terms
+    ).devices
 
     assert device.context_bytes == 300 * MIB
     assert device.fixed_bytes == (None if fixed_mib is None else fixed_mib * MIB)
+
+
+@pytest.mark.parametrize("mode", SharingMode)
+def test_how_time_is_shared_is_on_the_page(mode):
+    limits = container_limits(
+        TWO, generation=7, time=TimeTerms(mode=mode, weight=5, trusts_mps=True)
+    )
+
+    assert limits.mode is CoreMode[mode.name]
+    assert {device.weight for device in limits.devices} == {5}
+    assert decode_control_page(encode_control_page(limits)).trusts_mps
+
+
+def test_without_a_word_caps_are_hard():
+    limits = container_limits(TWO, generation=7)
+
+    assert (limits.mode, limits.trusts_mps) == (CoreMode.HARD, False)

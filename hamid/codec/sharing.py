@@ -1,0 +1,56 @@
+"""Reads how a pod wants to share the time of its devices.
+
+The annotations of ours come first, then the environment variable that HAMi's users set. A pod
+cannot lift its core limit by it: `disable` lets it have what is idle, as `lend` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hamid.errors import AnnotationError
+from hamid.model import names
+from hamid.model.sharing import Sharing, SharingMode
+
+if TYPE_CHECKING:
+    from hamid.codec.jsontext import JsonObject
+
+WEIGHT_MAX: Final = 1000
+
+_MODE_BY_POLICY: Final = {"force": SharingMode.HARD, "disable": SharingMode.LEND}
+"""HAMi's words; `default`, like any other, leaves it to the node's setting, as in HAMi."""
+
+
+def read_sharing(pod: JsonObject, container: JsonObject) -> Sharing:
+    """What the pod says of this container of its spec.
+
+    Raises:
+        AnnotationError: an annotation has no such value.
+    """
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    mode, weight = annotations.get(names.CORE_MODE), annotations.get(names.CORE_WEIGHT)
+    if mode is not None and mode not in list(SharingMode):
+        raise AnnotationError(
+            f"annotation {names.CORE_MODE} is {mode!r}, not one of {', '.join(SharingMode)}",
+            hint="leave it out to have the node's setting",
+        )
+    if weight is not None and not _is_weight(weight):
+        raise AnnotationError(
+            f"annotation {names.CORE_WEIGHT} is {weight!r}, not 1 to {WEIGHT_MAX}",
+            hint="leave it out for 1",
+        )
+    return Sharing(
+        mode=SharingMode(mode) if mode is not None else _mode_of_environment(container),
+        weight=int(weight) if weight is not None else None,
+    )
+
+
+def _is_weight(text: object) -> bool:
+    return isinstance(text, str) and text.isdecimal() and 1 <= int(text) <= WEIGHT_MAX
+
+
+def _mode_of_environment(container: JsonObject) -> SharingMode | None:
+    for entry in container.get("env") or ():
+        if isinstance(entry, dict) and entry.get("name") == names.ENV_CORE_POLICY:
+            return _MODE_BY_POLICY.get(str(entry.get("value") or "").lower())
+    return None
