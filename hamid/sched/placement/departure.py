@@ -74,7 +74,7 @@ def departure(
         for node in nodes
         if (refusal := known.get(node.node_name)) is None or not refusal.is_hopeless
     }
-    trials = _Trials(request, policies)
+    trials = _Trials(request, policies, known)
     # The youngest first among the least important: a stable sort after another.
     order = sorted(tenants, key=lambda tenant: (tenant.created_at, tenant.pod_key), reverse=True)
     order.sort(key=lambda tenant: tenant.priority)
@@ -97,8 +97,13 @@ def departure(
 class _Trials:
     """Looks at departures for one waiting pod."""
 
-    def __init__(self, request: PodRequest, policies: Policies) -> None:
+    def __init__(
+        self, request: PodRequest, policies: Policies, known: Mapping[str, Refusal]
+    ) -> None:
         self._request = request
+        # A refusal counts the cards that would do for its container; bound to a NUMA node, not all.
+        is_counted = len(request.requests) == 1 and not request.is_numa_bound
+        self._known = known if is_counted else {}
         self._policies = policies
         self._is_mutex = PolicyName.MUTEX in policies.for_request(request).device
         self._measure = Fragmentation(Arrivals().typical)
@@ -109,7 +114,10 @@ class _Trials:
         """Whether each container alone would find enough cards without the tenant."""
         found = self._fitting.get(node.node_name)
         if found is None:
-            found = self._fitting[node.node_name] = self._counts(node, node.usages)
+            refusal = self._known.get(node.node_name)
+            found = self._fitting[node.node_name] = (
+                self._counts(node, node.usages) if refusal is None else (refusal.fitting_count,)
+            )
         held = {s.device_uuid for c in tenant.allocation.containers for s in c.shares}
         wanted = [container.device_count for container in self._request.requests]
         if any(has + len(held) < needs for has, needs in zip(found, wanted, strict=True)):

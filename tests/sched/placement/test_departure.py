@@ -123,16 +123,17 @@ CARD_MIB = 10
     ),
     asked=st.integers(1, CARD_MIB),
     count=st.integers(1, 2),
+    is_numa_bound=st.booleans(),
 )
-def test_it_is_what_trying_each_pod_in_turn_finds(held, asked, count):
-    node, tenants = make_node(devices=make_devices(2, memory_mib=CARD_MIB)), []
+def test_it_is_what_trying_each_pod_in_turn_finds(held, asked, count, is_numa_bound):
+    node, tenants = make_node(devices=make_devices(2, memory_mib=CARD_MIB, numa_node=0)), []
     for number, (card, mib, priority) in enumerate(held):
         each = tenant(f"t{number}", share(mib, card), priority=priority)
         after = with_allocation(node, each.allocation)
         if all(usage.memory_free_mib >= 0 for usage in after.usages):
             node = after
             tenants.append(each)
-    request = asking(asked, count=count)
+    request = asking(asked, count=count, is_numa_bound=is_numa_bound)
     if isinstance(place(request, [node], policies=Policies()), Placement):
         return
 
@@ -146,6 +147,9 @@ def test_it_is_what_trying_each_pod_in_turn_finds(held, asked, count):
     wanted = min(helping, key=lambda each: each.priority, default=None)
 
     assert named(request, [node], *tenants) == (wanted and wanted.pod_key)
+    refusals = place(request, [node], policies=Policies()).refusals
+    again = departure(request, [node], tenants, Policies(), refusals=refusals)
+    assert (again and again.pod_key) == (wanted and wanted.pod_key)
 
 
 def test_usages_without_a_tenant_are_nobodys_to_give_back():
