@@ -27,7 +27,7 @@ def test_a_policy_that_says_nothing_of_nodes_is_refused_for_them():
 
 @pytest.mark.parametrize("text", ["binpak", "binpack,numo", "", " , "])
 def test_a_policy_that_nobody_knows_is_refused_with_those_there_are(text):
-    with pytest.raises(SettingsError, match="device_policy is .* is unknown") as caught:
+    with pytest.raises(SettingsError, match=r"device_policy is .* is unknown") as caught:
         SchedSettings(device_policy=text)
 
     assert "binpack, spread, fragmentation, mutex, numa, topology-aware" in caught.value.hint
