@@ -165,13 +165,10 @@ class SchedulerRole:
 
     def _waiting_events(self) -> Service:
         ports = self.ports
-        writer = EventWriter(
-            kube=ports.kube, clock=ports.wall_clock, host=self.settings.identity.node_name
-        )
         return WaitingEvents(
             explainer=self.explainer(),
             cache=self.cache,
-            writer=writer,
+            writer=_writer(self.settings, ports),
             settings=self.settings.sched,
             clock=ports.clock,
         )
@@ -216,6 +213,10 @@ def _admission(settings: Settings, ports: SchedulerPorts) -> Admission:
     )
 
 
+def _writer(settings: Settings, ports: SchedulerPorts) -> EventWriter:
+    return EventWriter(kube=ports.kube, clock=ports.wall_clock, host=settings.identity.node_name)
+
+
 def _extender(
     settings: Settings, ports: SchedulerPorts, elector: LeaseElector, cache: ClusterCache
 ) -> Extender:
@@ -250,6 +251,7 @@ def _preemptor(
 ) -> Preemptor:
     return Preemptor(
         kube=ports.kube,
+        writer=_writer(settings, ports),
         cache=cache,
         refused=extender.refused,
         nominations=extender.nominations,

@@ -3,7 +3,8 @@
 It asks only where its own rules are short of something, such as CPU, and knows nothing of cards:
 whom it would evict may leave the pod without any. So of the nodes that it names only those remain on
 which the pod has its cards once the victims are gone, with those added who have to go for that; and
-of these the best. What has been decided without it (see `preemptor`) stands: then no node remains.
+of these the best. Where cards alone are short on other nodes, and fewer or less important pods would
+have to go there, no node remains: that is for `preemptor`. What it has decided stands.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
     from hamid.codec.extender import PreemptArgs
     from hamid.sched.cache import ClusterCache
+    from hamid.sched.placement.preemption import Eviction
     from hamid.sched.preemptor import Preemptor
+    from hamid.sched.records import PodRecord
 
 log = structlog.get_logger(__name__)
 
@@ -68,10 +71,15 @@ class PreemptVerb:
         if found is None:
             log.info("nobody to evict", pod=record.pod_key, node_count=len(args.victims))
             return {}
-        name = found.placement.node_name
-        given = args.victims[name]
+        elsewhere = await self.preemptor.elsewhere(record, args.victims.keys())
+        if elsewhere is not None and elsewhere.cost <= found.cost:
+            return {}  # the preemptor comes to the same in a moment
+        return self._told(record, found, args.victims[found.placement.node_name])
+
+    def _told(
+        self, record: PodRecord, found: Eviction, given: NodeVictims
+    ) -> Mapping[str, NodeVictims]:
         self.preemptor.nominate(record, found, given=given)
         more = tuple(holder.pod_uid for holder in found.victims)
-        return {
-            name: NodeVictims(pod_uids=(*given.pod_uids, *more), violations=found.cost.violations)
-        }
+        victims = NodeVictims(pod_uids=(*given.pod_uids, *more), violations=found.cost.violations)
+        return {found.placement.node_name: victims}

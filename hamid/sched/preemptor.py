@@ -27,6 +27,7 @@ from hamid.codec.disruption_budget import decode_budget
 from hamid.codec.extender import NodeVictims
 from hamid.errors import KubeError
 from hamid.kube.errors import Conflict, NotFound, TooManyRequests
+from hamid.kube.events import Subject
 from hamid.kube.port import POD_DISRUPTION_BUDGETS
 from hamid.model.quota import charge, overdrafts
 from hamid.sched.holders import held_nodes, longest_grace_s
@@ -35,11 +36,12 @@ from hamid.sched.placement.preemption import Preemptor as Asking
 from hamid.sched.placement.preemption import eviction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
     from hamid.codec.disruption_budget import Budget
+    from hamid.kube.events import EventWriter
     from hamid.kube.port import KubePort
     from hamid.model.request import PodRequest
     from hamid.sched.cache import ClusterCache
@@ -92,10 +94,12 @@ class Preemptor:
     """Makes room; see the module.
 
     Attributes:
+        writer: of the events that tell the authors of victims why.
         clock, wall_clock: monotonic seconds, and seconds since the epoch.
     """
 
     kube: KubePort
+    writer: EventWriter
     cache: ClusterCache
     refused: Refused
     nominations: Nominations
@@ -235,6 +239,25 @@ class Preemptor:
         asked = charge(found.placement.allocation(record.pod_uid))
         return None if overdrafts(self.cache.bounds(record.payer), asked) else found
 
+    async def elsewhere(self, record: PodRecord, names: Collection[str]) -> Eviction | None:
+        """Whom we shall evict for the pod on nodes other than these; None if nobody.
+
+        Raises:
+            KubeError: disruption budgets could not be read.
+        """
+        last = self.refused.tries().get(record.pod_uid)
+        if last is None or not last.may_be_helped or not self.settings.preempts:
+            return None
+        if self._looked_at.get(record.pod_uid) is last:
+            return None  # it was looked at already, and stays as it is
+        others = sorted(last.node_names.difference(names))
+        return await self.find(
+            record,
+            dict.fromkeys(others, _NOBODY),
+            budgets=await self.budgets(),
+            may_violate=False,
+        )
+
     def nominate(self, record: PodRecord, found: Eviction, *, given: NodeVictims = _NOBODY) -> None:
         """Keep the cards for the pod until those evicted for it are gone."""
         victims = frozenset(given.pod_uids) | {holder.pod_uid for holder in found.victims}
@@ -286,6 +309,8 @@ class Preemptor:
                 raise
             finally:
                 self.metrics.evictions.labels(outcome).inc()
+            if outcome == "evicted":
+                await self._tell(victim, record)
             log.info(
                 "pod evicted",
                 pod=victim.pod_key,
@@ -294,6 +319,19 @@ class Preemptor:
                 preemptor=record.pod_key,
                 outcome=outcome,
             )
+
+    async def _tell(self, victim: PodRecord, record: PodRecord) -> None:
+        await self.writer.warn(
+            Subject(
+                kind="Pod",
+                name=victim.pod_name,
+                uid=victim.pod_uid,
+                namespace=victim.namespace,
+            ),
+            reason="Preempted",
+            message=f"evicted from {victim.node_name}: its cards are needed by pod "
+            f"{record.pod_key} of priority {record.priority}; this pod has {victim.priority}",
+        )
 
     def _complain(self, event: str, error: KubeError) -> None:
         if not self._is_failing:

@@ -78,6 +78,19 @@ async def test_of_several_nodes_the_best_remains(asked):
     assert found.pod_uids == (cheap.uid,)
 
 
+async def test_where_cards_alone_are_short_and_less_is_lost_kube_scheduler_evicts_nobody(asked):
+    cheap, dear = await asked.place(pod("cheap"), pod("dear", priority=5))
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+    nodes = [(await asked.world.pod(call))["spec"]["nodeName"] for call in (cheap, dear)]
+    assert not (await asked.world.filter(urgent, nodes[0])).node_names
+
+    assert await asked.ask(urgent, **{nodes[1][-1]: [dear.uid]}) == {}
+
+    await asked.preemptor.step()
+    assert cheap.name not in await asked.names()
+    assert dear.name in await asked.names()
+
+
 async def test_a_pod_for_which_room_is_being_made_gets_no_more(asked):
     low, _ = await asked.place(pod("low", grace_s=20), pod("low-2", grace_s=20))
     (urgent,) = await asked.refuse(pod("urgent", priority=10))

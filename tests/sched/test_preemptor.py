@@ -1,8 +1,9 @@
 import pytest
 
+from hamid.kube.events import EventWriter
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.fake.api import STANDING_CLOCK_S
-from hamid.kube.port import POD_DISRUPTION_BUDGETS, PODS
+from hamid.kube.port import EVENTS, POD_DISRUPTION_BUDGETS, PODS
 from hamid.sched.preemptor import PreemptionMetrics, Preemptor
 from tests.sched.builders import make_devices
 from tests.sched.objects import registered, waiting
@@ -12,6 +13,7 @@ from tests.sched.world import World
 def preemptor_of(world):
     return Preemptor(
         kube=world.kube,
+        writer=EventWriter(kube=world.kube, clock=lambda: STANDING_CLOCK_S, host="node-1"),
         cache=world.cache,
         refused=world.extender.refused,
         nominations=world.extender.nominations,
@@ -77,6 +79,17 @@ async def test_room_is_made_for_a_pod_of_high_priority(crowd):
     assert len((await crowd.world.filter(urgent)).node_names) == 1
     assert crowd.count("evicted") == 1
     assert crowd.count("nominated", "preemptions") == 1
+
+
+async def test_the_author_of_the_victim_is_told_why(crowd):
+    await crowd.place(pod("low-1", priority=-1), pod("low-2"))
+    await crowd.refuse(pod("urgent", priority=10))
+
+    await crowd.preemptor.step()
+
+    (event,) = (await crowd.world.kube.list(EVENTS)).items
+    assert (event["reason"], event["involvedObject"]["name"]) == ("Preempted", "low-1")
+    assert "needed by pod default/urgent of priority 10; this pod has -1" in event["message"]
 
 
 async def test_the_cards_are_kept_for_it_while_the_victim_ends(crowd):

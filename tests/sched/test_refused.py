@@ -1,3 +1,5 @@
+import asyncio
+
 from hamid.sched.refused import Refused
 
 
@@ -34,3 +36,24 @@ def test_the_names_that_most_pods_share_are_kept_once():
     tries = refused.tries()
     assert tries["uid-1"].node_names is tries["uid-2"].node_names
     assert tries["other-0"].node_names == {"node-0"}
+
+
+async def test_whoever_waits_learns_of_a_pod_that_may_be_helped():
+    refused = Refused()
+
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(refused.wait(timeout_s=60))
+        await asyncio.sleep(0)
+        refused.put("uid-1", serial=1, node_names=("node-a",), may_be_helped=True)
+        await waiting
+
+    assert refused.tries()["uid-1"].may_be_helped
+
+
+async def test_a_pod_that_nobody_can_help_is_no_news():
+    refused = Refused()
+    refused.put("uid-1", serial=1, node_names=("node-a",))
+
+    await refused.wait(timeout_s=0.01)
+
+    assert not refused.tries()["uid-1"].may_be_helped

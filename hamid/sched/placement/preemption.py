@@ -21,8 +21,8 @@ Invariants:
 
 The choice is exact, but for two bounds that only large nodes reach: `TRIES` sets are tried on a
 node, from the cheapest on, before the set is taken that is left when those pods stay, the most
-important first, that can; and no more than `NODES` nodes are looked at so closely, those where
-the lowest priorities are enough. Pods of one container that asks for one card are searched card
+important first, that can; and of nodes on which the same priorities are enough, no more than
+`NODES` are looked at so closely. Pods of one container that asks for one card are searched card
 by card: their victims are all on one.
 """
 
@@ -34,7 +34,9 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.sched.placement.capacity import freed
+from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import NodePlacement, place_on_node
+from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -134,24 +136,32 @@ class Preemptor:
 
 def eviction(preemptor: Preemptor, nodes: Iterable[HeldNode]) -> Eviction | None:
     """Return whom to evict, or None where nothing helps."""
-    arenas = [_Arena(preemptor, held) for held in nodes]
-    found = [(level, arena) for arena in arenas if (level := arena.lowest_level()) is not None]
-    found.sort(key=lambda each: (each[0], each[1].name))
+    measure = Fragmentation(Arrivals().typical)
+    left = [_Arena(preemptor, held, measure) for held in nodes]
+    left.sort(key=lambda arena: arena.name)
     best: Eviction | None = None
-    for level, arena in found[:NODES]:
+    # Who has to evict somebody of a level costs more than who has not: level by level.
+    for level in sorted({level for arena in left for level in arena.levels}):
         if best is not None and not best.cost.violations and best.cost.highest < level:
-            break  # all others cost more
-        outcome = arena.cheapest()
-        if outcome is not None and (best is None or outcome.cost < best.cost):
-            best = outcome
+            break
+        enough: list[_Arena] = []
+        others: list[_Arena] = []
+        for arena in left:
+            (enough if arena.is_enough(level) else others).append(arena)
+        left = others
+        for arena in enough[:NODES]:
+            outcome = arena.cheapest()
+            if outcome is not None and (best is None or outcome.cost < best.cost):
+                best = outcome
     return best
 
 
 class _Arena:
     """One node with those who may have to leave it."""
 
-    def __init__(self, preemptor: Preemptor, held: HeldNode) -> None:
+    def __init__(self, preemptor: Preemptor, held: HeldNode, measure: Fragmentation) -> None:
         self._preemptor = preemptor
+        self._measure = measure
         self.name = held.node.node_name
         self._cleared = held.node
         self._movable: list[Holder] = []
@@ -167,24 +177,15 @@ class _Arena:
             self._cleared = _without(self._cleared, holder)
         self._stranger_count = len(held.given) - len(self._given)
         self._movable.sort(key=self._importance)
+        # The lowest is that of nobody: there may be room by now.
+        self.levels = {-_OFFSET, *(holder.priority for holder in self._movable)}
         self._tries = TRIES
 
-    def lowest_level(self) -> int | None:
-        """The lowest priority that is enough if all up to it were gone; None if none is."""
-        if self._placed(()) is not None:
-            return -_OFFSET
-        if self._placed(self._movable) is None:
-            return None
-        levels = sorted({holder.priority for holder in self._movable})
-        low, high = 0, len(levels) - 1
-        while low < high:
-            middle = (low + high) // 2
-            gone = [h for h in self._movable if h.priority <= levels[middle]]
-            if self._placed(gone) is None:
-                low = middle + 1
-            else:
-                high = middle
-        return levels[low]
+    def is_enough(self, level: int) -> bool:
+        """Whether there is room when all up to this priority are gone, one of it among them."""
+        if level not in self.levels:
+            return False
+        return self._placed(h for h in self._movable if h.priority <= level) is not None
 
     def cheapest(self) -> Eviction | None:
         """The best set of this node; None if only forbidden ones would help."""
@@ -241,7 +242,12 @@ class _Arena:
         node = self._cleared
         for holder in victims:
             node = _without(node, holder)
-        outcome = place_on_node(self._preemptor.request, node, policies=self._preemptor.policies)
+        outcome = place_on_node(
+            self._preemptor.request,
+            node,
+            policies=self._preemptor.policies,
+            measure=self._measure,
+        )
         return outcome if isinstance(outcome, NodePlacement) else None
 
     def _importance(self, holder: Holder) -> tuple[int, int, str]:
