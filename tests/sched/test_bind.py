@@ -57,6 +57,41 @@ async def test_one_call_gives_node_and_allocation(world):
     assert writes(world) == 1
 
 
+ONE = {"gpu": 1, "gpumem": 1_000}
+
+
+@pytest.mark.parametrize(
+    ("asks", "memory_mib", "text"),
+    [
+        pytest.param(
+            (None, ONE, None, None, None),
+            {"c1": 1_000},
+            ";card-0,NVIDIA,1000,0:;;;;",
+            id="only the second of five",
+        ),
+        pytest.param(
+            ({"gpu": 1, "gpumem-percentage": 50}, None, {"gpu": 1, "gpumem": 2_000}),
+            {"c0": 20_000, "c2": 2_000},
+            "card-0,NVIDIA,20000,0:;;card-0,NVIDIA,2000,0:;",
+            id="the first and the third of three",
+        ),
+    ],
+)
+async def test_sparse_containers_are_stored_as_exactly_those_that_ask(
+    world, asks, memory_mib, text
+):
+    """Field report d 3 (Project-HAMi/HAMi#991, #698)."""
+    containers = [container_object(f"c{n}", ask) for n, ask in enumerate(asks)]
+    call = await placed(world, containers=tuple(containers))
+
+    await world.binder.bind(call.bind("node-a"))
+
+    annotations = (await world.pod(call))["metadata"]["annotations"]
+    allocation = decode_allocation(annotations[wire.POD_ALLOCATION])
+    assert {c.container_name: c.shares[0].memory_mib for c in allocation.containers} == memory_mib
+    assert annotations[wire.POD_ALLOCATED] == text
+
+
 async def test_the_room_is_kept_until_the_watch_shows_the_pod(world):
     call = await placed(world, mib=3_000)
 

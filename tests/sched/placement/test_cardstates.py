@@ -4,6 +4,7 @@ import pytest
 
 from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryPercent
+from hamid.model.shortfall import Resource
 from hamid.sched.placement.cardstates import CARD_SPACE, LANE_BITS, CardStates
 from hamid.sched.placement.typical import CardAsk, Shape, Typical
 from tests.sched.builders import make_device, make_share
@@ -139,3 +140,43 @@ def test_an_ask_keeps_its_number(states):
     assert states.number(QUARTER) != number
     assert states.number(PAIR) == number
     assert states.ask(number) == PAIR
+
+
+def test_states_and_devices_that_are_gone_are_forgotten(states, monkeypatch):
+    monkeypatch.setattr("hamid.sched.placement.cardstates._KEPT", 4)
+    monkeypatch.setattr("hamid.sched.placement.cardstates._DEVICES_KEPT", 4)
+
+    for mib in range(100, 2_000, 100):
+        share = make_share(memory_mib=mib)
+        refreshed(states, usage(f"card-{mib}").with_share(share))
+
+    assert len(states._states) <= 4
+    assert len(states._kind_by_uuid) <= 4
+
+
+def test_a_step_is_the_difference_of_two_states(states):
+    number = states.number(QUARTER)
+    card = refreshed(states, usage())
+
+    step = states.step(card, number)
+
+    after = states.after(card, number)
+    assert step == (
+        after.lanes - card.lanes,
+        after.space - card.space,
+        after.plain - card.plain,
+    )
+    assert states.step(card, number) is step
+
+
+def test_what_stands_against_an_ask_is_told_of_the_state(states):
+    cordoned = refreshed(states, usage(), is_cordoned=True)
+    ill = refreshed(states, usage(is_healthy=False))
+
+    reasons = [states.reasons(card, states.number(QUARTER)) for card in (cordoned, ill)]
+
+    assert [[found.resource for found in each.shortfalls] for each in reasons] == [
+        [Resource.CORDON],
+        [Resource.HEALTH],
+    ]
+    assert states.step(cordoned, states.number(QUARTER)) is None

@@ -6,7 +6,7 @@ from hamid.model.request import DeviceSelection
 from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.place import place_on_node
 from hamid.sched.placement.policy import Policies
-from hamid.sched.placement.refusal import Kind, Refusal
+from hamid.sched.placement.refusal import AlikeRefusal, Kind, Refusal, StatesRefusal, card_reasons
 from tests.sched.builders import make_container, make_device, make_node, make_request
 
 
@@ -93,3 +93,33 @@ def test_refusals_are_equal_when_their_shortfalls_are():
     assert hash(Refusal((ILL,))) == hash(Refusal((ILL,)))
     assert Refusal((ILL,)) != Refusal((BUSY,))
     assert "HEALTH" in repr(Refusal((ILL,)))
+
+
+def test_nodes_with_cards_in_the_same_states_say_the_same_each_of_its_own_devices():
+    request = make_request(make_container(device_count=2))
+    node, other = (
+        make_node(usages=[used(f"{name}-{n}", 40_000 - 500 * n) for n in range(3)])
+        for name in ("a", "b")
+    )
+    plain, others = (place_on_node(request, n, policies=Policies()) for n in (node, other))
+    cards = [
+        card_reasons([s for s in plain.shortfalls if s.device_uuid == f"a-{n}"]) for n in range(3)
+    ]
+    states = StatesRefusal(cards, 2)
+
+    refusal = AlikeRefusal(states, lambda: others)
+
+    assert refusal.counts == plain.counts
+    assert refusal.is_hopeless is plain.is_hopeless
+    assert (refusal.card_count, refusal.needed_count, refusal.fitting_count) == (3, 2, 1)
+    assert refusal.alike is states
+    assert refusal == others != plain
+    assert plain.alike is plain
+
+
+def test_a_node_without_cards_is_refused_as_one_that_registers_none():
+    refusal = StatesRefusal([], 1)
+
+    assert refusal == place_on_node(make_request(), make_node(usages=[]), policies=Policies())
+    assert not refusal.is_registered
+    assert refusal.is_hopeless
