@@ -1,17 +1,12 @@
 /*
  * The usage page: the container's books, kept by its processes together.
  *
- * A reservation needs no lock between processes. It is announced first (pending), then everybody's
- * cells are added up: of two racers at least one sees the other, so both may back off, but never
- * both win. Who backed off only for the sake of announcements tries again, in the end under the
- * slow lock.
+ * A reservation needs no lock between processes (usage_books.c). Who backed off only for the sake of
+ * others' announcements tries again, in the end under the slow lock.
  *
  * A killed process leaves nothing but its own slot; whoever is refused looks for such slots first.
  * A slot is never moved. Whatever stands in the page may be nonsense, for the container can write
  * it: sums saturate, counts are our own constants, and names are compared, never followed.
- *
- * Order of memory: a grant adds to used before it takes from pending, and a reader reads pending
- * before used, so that bytes on their way from one to the other are never missed.
  */
 #include "pages.h"
 
@@ -26,6 +21,7 @@
 
 #include "hamid_paths.h"
 #include "liveness.h"
+#include "usage_books.h"
 #include "usage_file.h"
 #include "usage_slots.h"
 
@@ -165,82 +161,13 @@ static int act_add_device(struct hamid_usage *page, void *argument)
 
 /* --- the books --- */
 
-struct totals {
-	uint64_t used_bytes;
-	uint64_t pending_bytes;
-};
-
-static uint64_t add_saturating(uint64_t a, uint64_t b)
-{
-	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-static struct totals add_up(struct hamid_usage *page, uint32_t device)
-{
-	struct totals totals = {0};
-	const uint32_t end = usage_slots_end(page);
-	for (uint32_t i = 0; i < end; i++) {
-		struct hamid_usage_cell *cell = &usage_slot_at(page, i)->cells[device];
-		uint64_t pending = __atomic_load_n(&cell->pending_bytes, __ATOMIC_SEQ_CST);
-		uint64_t used = __atomic_load_n(&cell->used_bytes, __ATOMIC_SEQ_CST);
-		totals.pending_bytes = add_saturating(totals.pending_bytes, pending);
-		totals.used_bytes = add_saturating(totals.used_bytes, used);
-	}
-	return totals;
-}
-
-/*
- * Used and pending of all together, quickly: sums of numbers that are all below 2^52 do not wrap. If
- * one is not, it is nonsense, and everything is used.
- */
-static uint64_t add_up_all(struct hamid_usage *page, uint32_t device)
-{
-	uint64_t sum = 0, bits = 0;
-	const uint32_t end = usage_slots_end(page);
-	for (uint32_t i = 0; i < end; i++) {
-		struct hamid_usage_cell *cell = &usage_slot_at(page, i)->cells[device];
-		uint64_t pending = __atomic_load_n(&cell->pending_bytes, __ATOMIC_SEQ_CST);
-		uint64_t used = __atomic_load_n(&cell->used_bytes, __ATOMIC_SEQ_CST);
-		sum += pending + used;
-		bits |= pending | used;
-	}
-	return bits >> 52 ? UINT64_MAX : sum;
-}
-
-struct claim {
-	uint32_t device;
-	uint64_t size_bytes;
-	uint64_t limit_bytes;
-};
-
-/*
- * One try. 0: granted; -ENOMEM: over the limit for certain; -EAGAIN: only with what is announced.
- */
-static int try_claim(struct hamid_usage *page, const struct claim *claim)
-{
-	struct hamid_usage_cell *cell = &usage_slot_at(page, atomic_load(&own_slot))->cells[claim->device];
-	if (claim->size_bytes > claim->limit_bytes)
-		return -ENOMEM;
-	__atomic_fetch_add(&cell->pending_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
-	struct totals totals = {0};
-	bool is_granted = add_up_all(page, claim->device) <= claim->limit_bytes;
-	if (is_granted)
-		__atomic_fetch_add(&cell->used_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
-	else
-		totals = add_up(page, claim->device);
-	__atomic_fetch_sub(&cell->pending_bytes, claim->size_bytes, __ATOMIC_SEQ_CST);
-	if (is_granted)
-		return 0;
-	return totals.used_bytes > claim->limit_bytes - claim->size_bytes ? -ENOMEM : -EAGAIN;
-}
-
 static int act_claim(struct hamid_usage *page, void *argument)
 {
-	const struct claim *claim = argument;
+	const struct usage_claim *claim = argument;
 	reap(page);
 	int r = -EAGAIN;
 	for (int i = 0; i < LOCKED_TRIES && r == -EAGAIN; i++) {
-		r = try_claim(page, claim);
+		r = usage_try_claim(page, atomic_load(&own_slot), claim);
 		if (r == -EAGAIN)
 			nanosleep(&(struct timespec){.tv_nsec = TRY_PAUSE_NS}, NULL);
 	}
@@ -317,18 +244,21 @@ void pages_note_enforced(uint32_t enforced)
 
 int pages_claim(uint16_t cell, uint64_t size_bytes, uint64_t limit_bytes)
 {
-	struct claim claim = {
+	struct usage_claim claim = {
 		.device = cell,
 		.size_bytes = size_bytes,
 		.limit_bytes = limit_bytes,
 	};
-	int r = try_claim(usage_file_page(), &claim);
+	const uint32_t slot = atomic_load(&own_slot);
+	if (usage_claim_quickly(usage_file_page(), slot, &claim))
+		return 0;
+	int r = usage_try_claim(usage_file_page(), slot, &claim);
 	if (r == 0)
 		return 0;
 	int saved_errno = errno;
 	for (int i = 1; i < FREE_TRIES && r == -EAGAIN; i++) {
 		sched_yield();
-		r = try_claim(usage_file_page(), &claim);
+		r = usage_try_claim(usage_file_page(), slot, &claim);
 	}
 	if (r < 0)
 		r = with_slow_lock(act_claim, &claim); /* before a no, the dead are looked for */
@@ -387,7 +317,7 @@ int pages_used(const char *uuid, uint64_t *ret_used_bytes)
 	uint64_t used = 0;
 	if (device >= 0) {
 		with_slow_lock(act_reap, NULL);
-		used = add_up(page, (uint32_t)device).used_bytes;
+		used = usage_used_bytes(page, (uint32_t)device);
 	}
 	errno = saved_errno;
 	if (r < 0 && r != -ENOENT)
