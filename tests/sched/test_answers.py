@@ -1,6 +1,9 @@
+from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import PolicyName
 from hamid.sched.answers import (
+    WhatIf,
+    anew_answer,
     decision_answer,
     fit_answer,
     pending_answer,
@@ -8,14 +11,16 @@ from hamid.sched.answers import (
     problems_answer,
     what_if_answer,
 )
+from hamid.sched.outlook import outlook
 from hamid.sched.placement.capacity import Capacity, NodeCapacity, Resettled
 from hamid.sched.placement.place import place
 from hamid.sched.placement.policy import Policies
-from hamid.sched.placement.smallest_change import smallest_changes
-from hamid.sched.verdicts import NodeLoad, Verdict
+from hamid.sched.placement.typical import Arrivals
+from hamid.sched.verdicts import NodeLoad, Scene, Verdict
 from tests.sched.builders import (
     make_allocation,
     make_container,
+    make_device,
     make_devices,
     make_node,
     make_request,
@@ -24,8 +29,7 @@ from tests.sched.builders import (
 
 def answer_of(mib, *nodes):
     request = make_request(make_container(memory=MemoryMib(mib=mib)))
-    outcome = place(request, nodes, policies=Policies())
-    return pending_answer(request, outcome, smallest_changes(request, nodes, Policies()))
+    return pending_answer(outlook(request, nodes, Policies()))
 
 
 def test_reasons_and_changes_have_numbers_and_units():
@@ -61,6 +65,7 @@ def test_reasons_and_changes_have_numbers_and_units():
             ],
             "annotations": [],
             "uncordon": [],
+            "pod": None,
         }
     ]
 
@@ -94,11 +99,40 @@ def test_a_decision_has_a_term_for_each_policy():
         reasons={"no": 2},
     )
 
-    answer = decision_answer(verdict)
+    answer = decision_answer(verdict, None, Policies())
 
-    assert answer["best"] == [{"node": "a", "load_ppm": 7, "terms": {"numa": 1, "binpack": -7}}]
+    assert answer["best"] == [
+        {"node": "a", "load_ppm": 7, "terms": {"numa": 1, "binpack": -7}, "cards": []}
+    ]
     assert (answer["node"], answer["refusals"]) == ("a", {"no": 2})
-    assert decision_answer(None) is None
+    assert decision_answer(None, None, Policies()) is None
+
+
+def test_what_would_be_decided_now_tells_of_each_card_its_terms_or_what_it_lacks():
+    request = make_request(make_container(memory=MemoryMib(mib=2_000)))
+    full = DeviceUsage(device=make_device("full"), memory_used_mib=39_000, slots_used=1)
+    node = make_node(usages=[full, DeviceUsage(device=make_device("free", device_index=1))])
+    policies = Policies(node=(PolicyName.BINPACK,), device=(PolicyName.SPREAD,))
+    (placed,) = place(request, [node], policies=policies).ranked
+    scene = Scene(request=request, considered=((node, placed),), typical=Arrivals().typical)
+
+    answer = anew_answer(scene, policies, rank=1, fitting_count=1)
+
+    assert (answer["rank"], answer["fitting_nodes"], answer["policies"]) == (1, 1, ["binpack"])
+    (best,) = answer["best"]
+    assert best["terms"] == {"binpack": -placed.load_ppm}
+    lacking, chosen = best["cards"]
+    assert (lacking["uuid"], lacking["terms"]) == ("full", {})
+    assert lacking["lacking"] == ["lacks memory (need 2000 MiB, free 1000 MiB)"]
+    assert (chosen["uuid"], chosen["is_chosen"], chosen["lacking"]) == ("free", True, [])
+    assert set(chosen["terms"]) == {"spread"}
+
+
+def test_something_is_supposed_as_soon_as_anything_is_named():
+    assert not WhatIf()
+    assert WhatIf(without_nodes=("a",))
+    assert WhatIf(without_cards=("a",))
+    assert WhatIf(with_nodes=("a",))
 
 
 def test_what_fits_is_told_with_what_is_supposed():
@@ -106,7 +140,11 @@ def test_what_fits_is_told_with_what_is_supposed():
     requests = [make_request(uid="u", pod_name="p"), make_request(uid="v", pod_name="q")]
     after = Resettled(nodes=(), homeless=(requests[1],))
 
-    answer = fit_answer(found, before=5, what_if=what_if_answer(["b"], [], requests, after))
+    what_if = what_if_answer(
+        WhatIf(without_nodes=("b",)), [make_node("+1 (like a)")], requests, after
+    )
+
+    answer = fit_answer(found, before=5, what_if=what_if)
 
     assert answer == {
         "pods": 3,
@@ -115,6 +153,7 @@ def test_what_fits_is_told_with_what_is_supposed():
         "what_if": {
             "without_nodes": ["b"],
             "without_cards": [],
+            "with_nodes": ["+1 (like a)"],
             "evicted": 2,
             "resettled": 1,
             "homeless": ["default/q"],
