@@ -36,10 +36,6 @@ seeds of the papers, 42 to 51. On seeds that nobody had looked at, 100 and on, t
 are, ± standard error: default 95.56 ± 0.02, gpushare60 91.48 ± 0.01, multigpu30 96.33 ± 0.02 (30
 seeds each), cpu100 95.54 ± 0.04 (20); single seeds vary by 0.1. FGD as published has 95.39, 91.40
 and 95.35 on default, gpushare60 and cpu100.
-
-How it is worked out. On a host with enough of everything, and for shapes of single cards, the value
-is a sum over cards (`Card.plain`). What departs from that is added shape by shape: those of several
-cards, and those of which the host takes fewer than the cards do.
 """
 
 from __future__ import annotations
