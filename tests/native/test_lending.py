@@ -1,0 +1,87 @@
+"""The library and the daemon's lender together, on the simulated driver and the host's clock."""
+
+import asyncio
+import contextlib
+import json
+import time
+
+import pytest
+
+from hamid.aiokit.blocking import OneThread
+from hamid.hooks.abi.live import decode_live_page
+from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
+from hamid.hooks.lending import ContainerDirs, Lender
+from hamid.nvml.fake import FakeNvml
+from tests.native.container import CARD
+
+pytestmark = pytest.mark.native
+
+MS = 1_000_000
+OVER_POINTS = 4
+
+
+def lend(container, percent: int, mode: CoreMode = CoreMode.LEND) -> None:
+    device = DeviceLimit(device_uuid=CARD, memory_bytes=None, core_percent=percent)
+    limits = ContainerLimits(devices=(device,), priority=1, generation=1, mode=mode)
+    container.write_page(encode_control_page(limits))
+
+
+@contextlib.asynccontextmanager
+async def lender(container):
+    """A lender that looks after the container while the block lasts."""
+    dirs = ContainerDirs(limits=container.limits_dir, usage=container.usage_dir)
+    running = Lender(
+        directories=lambda: {"grant": dirs},
+        nvml=FakeNvml(),
+        thread=OneThread(name="lender"),
+        clock_ns=time.monotonic_ns,
+    )
+    task = asyncio.ensure_future(running.run())
+    try:
+        yield running
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        running.thread.close()
+
+
+async def percent_of(container, milliseconds: int) -> float:
+    """What a program that wants all of the device gets of it."""
+    process = await asyncio.create_subprocess_exec(
+        str(container.build / "bin/launch"),
+        *("kernel", str(MS), str(milliseconds)),
+        env=container.environment({"HAMID_TEST_LOOK_EVERY_MS": "50"}),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate(b"\n")
+    told = json.loads(out.splitlines()[-1])
+    return 100 * told["gpu_ns"] / told["elapsed_ns"]
+
+
+async def test_a_container_that_lends_uses_what_nobody_wants(container):
+    lend(container, 10)
+    async with lender(container):
+        got = await percent_of(container, 3000)
+
+    assert got > 20
+
+
+async def test_when_the_lender_is_gone_its_cap_holds(container):
+    lend(container, 10)
+    async with lender(container):
+        await percent_of(container, 1000)
+    beat_ns = decode_live_page((container.limits_dir / "live.page").read_bytes()).heartbeat_ns
+    while time.monotonic_ns() - beat_ns < 500 * MS:
+        await asyncio.sleep(0.05)
+
+    assert await percent_of(container, 2000) < 10 + OVER_POINTS
+
+
+async def test_a_hard_cap_is_kept_whatever_is_idle(container):
+    lend(container, 10, CoreMode.HARD)
+    async with lender(container):
+        got = await percent_of(container, 2000)
+
+    assert got < 10 + OVER_POINTS
