@@ -11,6 +11,7 @@ import itertools
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.report import asked, emit, say
@@ -21,6 +22,7 @@ from hamid.codec.node_annotation import encode_node_inventory
 from hamid.model.names import DEVICE_CORDON, NODE_REGISTER, POD_ALLOCATION
 from tests.cluster.fleet import gpu_pod, running_fleet
 from tests.cluster.harness import ClusterUnavailable
+from tests.cluster.rawapi import CallFailed, patch_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +33,8 @@ BENCH: Final = "wakeup"
 PORT: Final = 19443
 CARDS_PER_NODE: Final = 8
 CROWD: Final = 100
+KNOWN_TRIES: Final = 1_000
+QUOTAS: Final = "/api/v1/namespaces/default/resourcequotas"
 PATIENCE_S: Final = 400
 """More than kube-scheduler's own flush of pods that nothing has woken, five minutes."""
 
@@ -88,6 +92,29 @@ class Crowded:
         """Let this holder be gone."""
         self.holders.remove(name)
         self.fleet.delete_pods([name])
+
+    def bound_by_quota(self, cards: int) -> None:
+        """Let a quota allow so many cards, and return once the leader knows."""
+        self.set_quota(cards)
+        leader = self.fleet.leader()
+        for _ in range(KNOWN_TRIES):
+            for found in leader.page("cache")["quotas"]:
+                if found["quota"]["limits"][0]["hard"] == cards:
+                    return
+        raise BenchmarkFailed("the leader does not learn of the quota")
+
+    def set_quota(self, cards: int) -> None:
+        """Let a quota allow so many cards."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "cards"},
+            "spec": {"hard": {"limits.nvidia.com/gpu": str(cards)}},
+        }
+        try:
+            self.fleet.api.call("POST", QUOTAS, body)
+        except CallFailed:  # it is there
+            self.fleet.api.call_all([patch_call(f"{QUOTAS}/cards", {"spec": body["spec"]})])
 
     def annotation(self, node: str, key: str, value: str | None) -> Callable[[], None]:
         """What gives the node this annotation."""
@@ -151,6 +178,18 @@ def cards_healed(crowd: Crowded, count: int) -> list[float]:
     return taken
 
 
+def quotas_raised(crowd: Crowded, count: int) -> list[float]:
+    """A card is free, but the namespace's quota was used up; it is raised by one."""
+    taken = []
+    for _ in range(count):
+        crowd.leave(crowd.holders[0])
+        crowd.bound_by_quota(len(crowd.holders))
+        more = len(crowd.holders) + 1
+        taken.append(crowd.timed(crowd.wait(), partial(crowd.set_quota, more)))
+    crowd.fleet.api.call("DELETE", f"{QUOTAS}/cards")
+    return taken
+
+
 @contextmanager
 def crowded(size: Size) -> Iterator[Crowded]:
     """A fleet without a free card, for as long as the block lasts."""
@@ -170,6 +209,7 @@ def main() -> None:
                 (f"pod-gone/{CROWD}-waiting", pods_gone_in_crowd, size.others),
                 ("cordon-lifted", cordons_lifted, size.others),
                 ("card-healthy", cards_healed, size.others),
+                ("quota-raised", quotas_raised, size.others),
             ):
                 say(f"{case}, {count} times")
                 emit(BENCH, case, unit="s", samples=act(crowd, count))

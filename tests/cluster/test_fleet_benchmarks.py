@@ -21,6 +21,16 @@ ROOT = Path(__file__).parents[2]
         ("cluster", {"ours", "yes", "none", "ratio"}),
         ("one_node", {"3-pods"}),
         ("coldstart", {"new-nodes", "running-pods"}),
+        (
+            "wakeup",
+            {
+                "pod-gone",
+                "pod-gone/100-waiting",
+                "cordon-lifted",
+                "card-healthy",
+                "quota-raised",
+            },
+        ),
     ],
 )
 def test_each_case_has_a_line(name: str, cases: set[str]):
