@@ -8,7 +8,9 @@ import time
 import pytest
 
 from hamid.aiokit.blocking import OneThread
-from hamid.hooks.abi.live import decode_live_page
+from hamid.aiokit.services import running
+from hamid.hooks.abi.contract import LIVE_PAGE_NAME, LIVE_STALE_NS
+from hamid.hooks.abi.live import HEARTBEAT_WORD, WORD
 from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
 from hamid.hooks.lending import ContainerDirs, Lender
 from hamid.nvml.fake import FakeNvml
@@ -30,20 +32,16 @@ def lend(container, percent: int, mode: CoreMode = CoreMode.LEND) -> None:
 async def lender(container):
     """A lender that looks after the container while the block lasts."""
     dirs = ContainerDirs(limits=container.limits_dir, usage=container.usage_dir)
-    running = Lender(
+    thread = OneThread(name="lender")
+    keeper = Lender(
         directories=lambda: {"grant": dirs},
         nvml=FakeNvml(),
-        thread=OneThread(name="lender"),
+        thread=thread,
         clock_ns=time.monotonic_ns,
     )
-    task = asyncio.ensure_future(running.run())
-    try:
-        yield running
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        running.thread.close()
+    async with running(keeper):
+        yield
+    thread.close()
 
 
 async def percent_of(container, milliseconds: int) -> float:
@@ -72,9 +70,9 @@ async def test_when_the_lender_is_gone_its_cap_holds(container):
     lend(container, 10)
     async with lender(container):
         await percent_of(container, 1000)
-    beat_ns = decode_live_page((container.limits_dir / "live.page").read_bytes()).heartbeat_ns
-    while time.monotonic_ns() - beat_ns < 500 * MS:
-        await asyncio.sleep(0.05)
+    with (container.limits_dir / LIVE_PAGE_NAME).open("r+b") as page:
+        page.seek(WORD * HEARTBEAT_WORD)
+        page.write((time.monotonic_ns() - LIVE_STALE_NS).to_bytes(WORD, "little"))
 
     assert await percent_of(container, 2000) < 10 + OVER_POINTS
 
