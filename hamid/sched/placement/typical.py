@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
@@ -24,7 +26,7 @@ from hamid.model.quantities import WHOLE_CARD, MemoryMib, MemoryPercent
 from hamid.model.request import ANY_DEVICE, ContainerKind, DeviceSelection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from hamid.model.allocation import PodAllocation
     from hamid.model.device import DeviceShare
@@ -38,6 +40,7 @@ DRIFT: Final = 0.10
 PPM: Final = 1_000_000
 PRIOR_WEIGHT: Final = 8.0
 _UIDS_KEPT: Final = 4_096
+_SHAPES_KEPT: Final = 4_096
 _FORGOTTEN: Final = 0.01
 _RESCALED_AT: Final = 1e12
 
@@ -171,6 +174,8 @@ class Arrivals:
             self._weights[shape] = self._weights.get(shape, 0.0) + self._unit
             self._total += self._unit
         self._since_look += 1
+        if len(self._weights) > _SHAPES_KEPT:
+            self._drop_rare()
         if self._unit > _RESCALED_AT:
             self._rescale()
 
@@ -188,13 +193,26 @@ class Arrivals:
     def _most_frequent(self) -> tuple[tuple[Shape, int], ...]:
         kept: list[tuple[Shape, float]] = []
         covered = 0.0
-        # Equally frequent ones in an order that does not hang on who came first.
-        for shape, weight in sorted(self._weights.items(), key=lambda w: (-w[1], repr(w[0]))):
+        for shape, weight in self._by_weight():
             if covered >= COVERED * self._total or len(kept) == MAX_SHAPES:
                 break
             kept.append((shape, weight))
             covered += weight
         return tuple((shape, round(weight / covered * PPM)) for shape, weight in kept)
+
+    def _by_weight(self) -> Iterator[tuple[Shape, float]]:
+        """The heaviest first; equal ones in an order that does not hang on who came first."""
+        ordered = sorted(self._weights.items(), key=itemgetter(1), reverse=True)
+        for _, alike in groupby(ordered, key=itemgetter(1)):
+            found = list(alike)
+            if len(found) > 1:  # rare, and texts are dear
+                found.sort(key=lambda item: repr(item[0]))
+            yield from found
+
+    def _drop_rare(self) -> None:
+        """Forget the rarest half of the shapes."""
+        self._weights = dict(islice(self._by_weight(), _SHAPES_KEPT // 2))
+        self._total = sum(self._weights.values())
 
     def _rescale(self) -> None:
         """Bring the weights back to ordinary numbers, and drop the shapes long out of use."""

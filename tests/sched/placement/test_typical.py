@@ -136,3 +136,22 @@ def test_a_card_held_whole_is_one_asked_for_whole():
 
 def test_init_containers_of_a_running_pod_are_no_shape():
     assert shapes_held(make_allocation(kind=ContainerKind.INIT), HostAmount()) == ()
+
+
+def test_of_shapes_without_end_the_rarest_are_forgotten(monkeypatch):
+    monkeypatch.setattr("hamid.sched.placement.typical._SHAPES_KEPT", 16)
+    arrivals = Arrivals()
+    for number in range(200):
+        arrivals.observe(asking(1_000, f"often-{number}"))
+        arrivals.observe(asking(5_000 + number, f"once-{number}"))
+
+    assert len(arrivals._weights) <= 17
+    assert weight_of(arrivals, 1_000) > 0.9 * PPM
+
+
+def test_equally_frequent_shapes_stand_in_an_order_that_does_not_hang_on_who_came_first():
+    def with_prior(*amounts):
+        shapes = [shapes_of(asking(mib))[0] for mib in amounts]
+        return Arrivals(prior=[(shape, 1.0) for shape in shapes]).typical.shapes
+
+    assert with_prior(1_000, 2_000, 3_000) == with_prior(3_000, 1_000, 2_000)
