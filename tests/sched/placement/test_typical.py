@@ -151,7 +151,7 @@ def test_of_shapes_without_end_the_rarest_are_forgotten(monkeypatch):
 
 def test_equally_frequent_shapes_stand_in_an_order_that_does_not_hang_on_who_came_first():
     def with_prior(*amounts):
-        shapes = [shapes_of(asking(mib))[0] for mib in amounts]
+        shapes = [shapes_of(asking(mib, "uid"))[0] for mib in amounts]
         return Arrivals(prior=[(shape, 1.0) for shape in shapes]).typical.shapes
 
     assert with_prior(1_000, 2_000, 3_000) == with_prior(3_000, 1_000, 2_000)
