@@ -5,206 +5,139 @@
  *
  * Outside of our containers, and where the driver itself refuses, the driver's answer stands.
  */
-#include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 
+#include "hook_nvml_own.h"
 #include "hooks.h"
-#include "pages.h"
 #include "real.h"
 
-#define LIST_MAX 256
+typedef nvmlReturn_t ask_v1(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v1_t *);
+typedef nvmlReturn_t ask_v2(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v2_t *);
 
-struct list {
-	struct pages_process processes[LIST_MAX];
-	unsigned int count;
-};
-
-/* Is there a list of ours to tell instead of the driver's? */
-static bool list_ours(nvmlDevice_t device, struct list *ret_list)
-{
-	char uuid[96];
-	struct device_limit limit;
-	if (!real.nvmlDeviceGetUUID || real.nvmlDeviceGetUUID(device, uuid, sizeof uuid))
-		return false;
-	if (pages_limit(uuid, &limit) < 0)
-		return false;
-	int count = pages_processes(limit.uuid, ret_list->processes, LIST_MAX);
-	ret_list->count = count < 0 ? 0 : count > LIST_MAX ? LIST_MAX : (unsigned int)count;
-	return true;
-}
-
-static bool list_none(nvmlDevice_t device, struct list *ret_list)
-{
-	bool is_ours = list_ours(device, ret_list);
-	ret_list->count = 0;
-	return is_ours;
-}
+enum kind { COMPUTING, OTHER }; /* which list is asked for: of others there are none */
 
 /* As the driver does it: too little room is told with the room that it takes. */
-static nvmlReturn_t check_room(const struct list *list, unsigned int *count, bool has_array)
+static nvmlReturn_t check_room(unsigned int listed, unsigned int *count, bool has_array)
 {
 	const unsigned int room = has_array ? *count : 0;
-	*count = list->count;
-	return list->count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+	*count = listed;
+	return listed > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
-static nvmlReturn_t retell_v1(const struct list *list, unsigned int *count,
-			      nvmlProcessInfo_v1_t *processes)
+/* Is what the driver says to a question without room an answer at all? */
+static bool is_answer(nvmlReturn_t nr)
 {
-	nvmlReturn_t nr = check_room(list, count, processes != NULL);
-	for (unsigned int i = 0; nr == NVML_SUCCESS && i < list->count; i++)
+	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+/* The instance that a handle stands for, as the driver's own list has it; UINT32_MAX: a whole card. */
+static unsigned int instance_id(nvmlReturn_t (*ask)(nvmlDevice_t, unsigned int *), nvmlDevice_t device)
+{
+	unsigned int id = UINT32_MAX;
+	return ask && ask(device, &id) == NVML_SUCCESS ? id : UINT32_MAX;
+}
+
+static nvmlReturn_t tell_v1(ask_v1 *const *ask, enum kind kind, nvmlDevice_t device,
+			    unsigned int *count, nvmlProcessInfo_v1_t *processes)
+{
+	unsigned int none = 0;
+	struct own_processes own;
+	if (!real_load(REAL_NVML) || !*ask)
+		return NVML_ERROR_UNINITIALIZED;
+	if (!count || !own_processes(device, &own))
+		return (*ask)(device, count, processes);
+	nvmlReturn_t nr = (*ask)(device, &none, NULL);
+	if (!is_answer(nr))
+		return nr;
+	own_drop_idle(&own);
+	nr = check_room(kind == COMPUTING ? own.count : 0, count, processes != NULL);
+	for (unsigned int i = 0; nr == NVML_SUCCESS && i < *count; i++)
 		processes[i] = (nvmlProcessInfo_v1_t){
-			.pid = list->processes[i].pid,
-			.usedGpuMemory = list->processes[i].used_bytes,
+			.pid = own.processes[i].pid,
+			.usedGpuMemory = own.processes[i].used_bytes,
 		};
 	return nr;
 }
 
-static nvmlReturn_t retell_v2(const struct list *list, unsigned int *count,
-			      nvmlProcessInfo_v2_t *processes)
+static nvmlReturn_t tell_v2(ask_v2 *const *ask, enum kind kind, nvmlDevice_t device,
+			    unsigned int *count, nvmlProcessInfo_v2_t *processes)
 {
-	nvmlReturn_t nr = check_room(list, count, processes != NULL);
-	for (unsigned int i = 0; nr == NVML_SUCCESS && i < list->count; i++)
+	unsigned int none = 0;
+	struct own_processes own;
+	if (!real_load(REAL_NVML) || !*ask)
+		return NVML_ERROR_UNINITIALIZED;
+	if (!count || !own_processes(device, &own))
+		return (*ask)(device, count, processes);
+	nvmlReturn_t nr = (*ask)(device, &none, NULL);
+	if (!is_answer(nr))
+		return nr;
+	own_drop_idle(&own);
+	nr = check_room(kind == COMPUTING ? own.count : 0, count, processes != NULL);
+	if (nr != NVML_SUCCESS || *count == 0)
+		return nr;
+	const unsigned int gpu_instance = instance_id(real.nvmlDeviceGetGpuInstanceId, device);
+	const unsigned int compute_instance = instance_id(real.nvmlDeviceGetComputeInstanceId, device);
+	for (unsigned int i = 0; i < *count; i++)
 		processes[i] = (nvmlProcessInfo_v2_t){
-			.pid = list->processes[i].pid,
-			.usedGpuMemory = list->processes[i].used_bytes,
-			.gpuInstanceId = UINT32_MAX,
-			.computeInstanceId = UINT32_MAX,
+			.pid = own.processes[i].pid,
+			.usedGpuMemory = own.processes[i].used_bytes,
+			.gpuInstanceId = gpu_instance,
+			.computeInstanceId = compute_instance,
 		};
 	return nr;
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v1_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v1_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetComputeRunningProcesses)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_ours(device, &list))
-		return real.nvmlDeviceGetComputeRunningProcesses(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetComputeRunningProcesses(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v1(&list, count, processes) :
-		       nr;
+	return tell_v1(&real.nvmlDeviceGetComputeRunningProcesses, COMPUTING, device, count, processes);
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v2_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v2_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetComputeRunningProcesses_v2)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_ours(device, &list))
-		return real.nvmlDeviceGetComputeRunningProcesses_v2(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetComputeRunningProcesses_v2(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v2(&list, count, processes) :
-		       nr;
+	return tell_v2(&real.nvmlDeviceGetComputeRunningProcesses_v2, COMPUTING, device, count, processes);
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v2_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v2_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetComputeRunningProcesses_v3)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_ours(device, &list))
-		return real.nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetComputeRunningProcesses_v3(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v2(&list, count, processes) :
-		       nr;
+	return tell_v2(&real.nvmlDeviceGetComputeRunningProcesses_v3, COMPUTING, device, count, processes);
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v1_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v1_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetGraphicsRunningProcesses)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_none(device, &list))
-		return real.nvmlDeviceGetGraphicsRunningProcesses(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetGraphicsRunningProcesses(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v1(&list, count, processes) :
-		       nr;
+	return tell_v1(&real.nvmlDeviceGetGraphicsRunningProcesses, OTHER, device, count, processes);
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v2_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v2_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetGraphicsRunningProcesses_v2)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_none(device, &list))
-		return real.nvmlDeviceGetGraphicsRunningProcesses_v2(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetGraphicsRunningProcesses_v2(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v2(&list, count, processes) :
-		       nr;
+	return tell_v2(&real.nvmlDeviceGetGraphicsRunningProcesses_v2, OTHER, device, count, processes);
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v2_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v2_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetGraphicsRunningProcesses_v3)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_none(device, &list))
-		return real.nvmlDeviceGetGraphicsRunningProcesses_v3(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetGraphicsRunningProcesses_v3(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v2(&list, count, processes) :
-		       nr;
+	return tell_v2(&real.nvmlDeviceGetGraphicsRunningProcesses_v3, OTHER, device, count, processes);
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v1_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v1_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetMPSComputeRunningProcesses)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_none(device, &list))
-		return real.nvmlDeviceGetMPSComputeRunningProcesses(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetMPSComputeRunningProcesses(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v1(&list, count, processes) :
-		       nr;
+	return tell_v1(&real.nvmlDeviceGetMPSComputeRunningProcesses, OTHER, device, count, processes);
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v2_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v2_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetMPSComputeRunningProcesses_v2)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_none(device, &list))
-		return real.nvmlDeviceGetMPSComputeRunningProcesses_v2(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetMPSComputeRunningProcesses_v2(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v2(&list, count, processes) :
-		       nr;
+	return tell_v2(&real.nvmlDeviceGetMPSComputeRunningProcesses_v2, OTHER, device, count, processes);
 }
 
-HOOK_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-	nvmlProcessInfo_v2_t *processes)
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
+	unsigned int *count, nvmlProcessInfo_v2_t *processes)
 {
-	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetMPSComputeRunningProcesses_v3)
-		return NVML_ERROR_UNINITIALIZED;
-	unsigned int none = 0;
-	struct list list;
-	if (!count || !list_none(device, &list))
-		return real.nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, processes);
-	nvmlReturn_t nr = real.nvmlDeviceGetMPSComputeRunningProcesses_v3(device, &none, NULL);
-	return nr == NVML_SUCCESS || nr == NVML_ERROR_INSUFFICIENT_SIZE ?
-		       retell_v2(&list, count, processes) :
-		       nr;
+	return tell_v2(&real.nvmlDeviceGetMPSComputeRunningProcesses_v3, OTHER, device, count, processes);
 }

@@ -117,7 +117,10 @@ struct pages_process {
 };
 
 /*
- * The container's processes that hold memory of a device, as far as this pid namespace sees them: at
- * most `capacity` are written. How many there are, or as pages_used().
+ * The container's processes with what they hold of a device, which may be nothing, as far as this pid
+ * namespace sees them: at most `capacity` are written. How many there are, or as pages_used().
  */
 int pages_processes(const char *uuid, struct pages_process *ret_processes, uint32_t capacity);
+
+/* The device's budget in the usage page as it stands; joins nothing. 0, -ENOENT (nobody has joined) or -EPERM. */
+int pages_budget_told(const char *uuid, struct hamid_budget *ret_budget);

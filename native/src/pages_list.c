@@ -1,4 +1,4 @@
-/* The usage page as a list of processes. */
+/* What the usage page tells besides sums: who holds what, and what was used of a device's time. */
 #include <errno.h>
 
 #include "liveness.h"
@@ -24,7 +24,7 @@ int pages_processes(const char *uuid, struct pages_process *ret_processes, uint3
 		const struct hamid_usage_slot *slot = usage_slot_at(page, i);
 		const uint64_t held =
 			__atomic_load_n(&slot->cells[device].used_bytes, __ATOMIC_SEQ_CST);
-		if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE || !held ||
+		if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE ||
 		    slot->pid_namespace != here)
 			continue;
 		if (count < capacity)
@@ -33,4 +33,24 @@ int pages_processes(const char *uuid, struct pages_process *ret_processes, uint3
 	}
 	errno = saved_errno;
 	return (int)count;
+}
+
+int pages_budget_told(const char *uuid, struct hamid_budget *ret_budget)
+{
+	uint64_t used;
+	int r = pages_used(uuid, &used); /* attaches */
+	struct hamid_usage *page = usage_file_page();
+	if (r < 0)
+		return r;
+	const int device = page ? usage_device_find(page, uuid) : -ENOENT;
+	if (device < 0)
+		return -ENOENT;
+	const struct hamid_budget *budget = &page->budgets[device];
+	*ret_budget = (struct hamid_budget){
+		.due_ns = __atomic_load_n(&budget->due_ns, __ATOMIC_RELAXED),
+		.charged_ns = __atomic_load_n(&budget->charged_ns, __ATOMIC_RELAXED),
+		.wanted_ns = __atomic_load_n(&budget->wanted_ns, __ATOMIC_RELAXED),
+		.waited_ns = __atomic_load_n(&budget->waited_ns, __ATOMIC_RELAXED),
+	};
+	return 0;
 }

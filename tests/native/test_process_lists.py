@@ -22,9 +22,9 @@ print(json.dumps(lists))
 """
 
 
-def lists(container):
+def lists(container, program=LISTER):
     done = subprocess.run(
-        [sys.executable, "-c", LISTER],
+        [sys.executable, "-c", program],
         env=container.environment(),
         check=False,
         capture_output=True,
@@ -62,3 +62,35 @@ def test_outside_of_containers_the_driver_s_own_list_stands(container):
     container.limits_dir.rmdir()
 
     assert lists(container)["Compute_v3"] == [[4242, 100 * MIB]]
+
+
+INSTANCE = "MIG-33333333-2222-3333-4444-555555555555"
+INSTANCE_LISTER = """
+import json, pynvml
+pynvml.nvmlInit()
+card = pynvml.nvmlDeviceGetHandleByIndex(0)
+instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(card, 0)
+memory = pynvml.nvmlDeviceGetMemoryInfo(instance)
+print(json.dumps({
+    "memory": [memory.total, memory.free, memory.used],
+    "processes": [
+        [p.pid, p.usedGpuMemory, p.gpuInstanceId, p.computeInstanceId]
+        for p in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(instance)
+    ],
+}))
+"""
+
+
+def test_of_an_instance_the_same_story_is_told_with_the_instance_s_ids(container):
+    container.machine.write_text(
+        container.machine.read_text().replace(
+            "name=", f"mig=1\nmig_instance={INSTANCE},1g.5gb,4864,7,0\nname=", 1
+        )
+    )
+    container.limit((INSTANCE, 1000))
+    tenant = container.start(60)
+
+    told = lists(container, INSTANCE_LISTER)
+
+    assert told["memory"] == [1000 * MIB, 940 * MIB, 60 * MIB]
+    assert told["processes"] == [[tenant.process.pid, 60 * MIB, 7, 0]]
