@@ -225,6 +225,13 @@ def test_an_upgrade_leaves_tenants_alone(hamid: Installed) -> None:
     assert results(hamid, "later", "main")[-1] == (1, "CUDA_ERROR_OUT_OF_MEMORY")
 
 
+def test_a_daemon_that_only_schedules_is_not_root(hamid: Installed) -> None:
+    hamid.put("upgrade", "--set", "devicePlugin.enabled=false")
+
+    user = hamid.cluster.kubectl("exec", "-n", NAMESPACE, "daemonset/hamid", "--", "id", "-u")
+    assert user.strip() == "65532"
+
+
 def test_uninstalled_it_is_gone_but_for_what_tenants_hold(hamid: Installed) -> None:
     cluster = hamid.cluster
     before = cluster.get("pod", "stays")

@@ -110,7 +110,7 @@ build() {
 # inputs: a sum over all that goes into the image
 inputs() {
     cd "$root"
-    find deploy/Dockerfile deploy/Dockerfile.dockerignore requirements.lock hamid native "$here/chart-images.sh" \
+    find deploy/Dockerfile deploy/Dockerfile.dockerignore requirements.lock hamid native tests/cluster/up/chart-images.sh \
         \( -path native/build -o -name __pycache__ \) -prune -o -type f -print0 |
         LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
 }
