@@ -22,12 +22,14 @@
 #error "name the first glibc version of this architecture"
 #endif
 
-#define HAMID_TEXT(words) #words
+#include <dlfcn.h>
+#include <pthread.h>
+
 #define HAMID_OLD(symbol, version) \
-	_Pragma(HAMID_TEXT(weak symbol)) __asm__(".symver " #symbol "," #symbol "@" version)
+	extern __typeof__(symbol) symbol __attribute__((weak)); \
+	__asm__(".symver " #symbol "," #symbol "@" version)
 HAMID_OLD(dladdr1, HAMID_GLIBC_DLADDR1);
 HAMID_OLD(dlerror, HAMID_GLIBC_BASE);
 HAMID_OLD(dlvsym, HAMID_GLIBC_BASE);
 HAMID_OLD(pthread_once, HAMID_GLIBC_BASE);
 #undef HAMID_OLD
-#undef HAMID_TEXT

@@ -1,18 +1,18 @@
 # Benchmarks: make -s bench-alloc, bench-launch, bench-cap, bench-tenants, bench-start, bench-kill, bench-memory. A JSON line per case.
 BENCH := tests/bench
 
-build/bench/libcuda.so.1: $(BENCH)/null_cuda.c src/cuda_subset.h
+$(BUILD)/bench/libcuda.so.1: $(BENCH)/null_cuda.c src/cuda_subset.h
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O2 -fPIC -fvisibility=hidden -shared -Wl,-Bsymbolic -Isrc -o $@ $<
 
-build/bench/worker: $(BENCH)/worker.c src/cuda_subset.h
+$(BUILD)/bench/worker: $(BENCH)/worker.c src/cuda_subset.h
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O2 -pthread -D_GNU_SOURCE -Isrc -o $@ $< -ldl
 
 .PHONY: bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory
-bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory: library build/bench/libcuda.so.1 build/bench/worker
-bench-memory: build/bin/route
-bench-cap bench-tenants: build/bin/launch
+bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory: library $(BUILD)/bench/libcuda.so.1 $(BUILD)/bench/worker
+bench-memory: $(BUILD)/bin/route
+bench-cap bench-tenants: $(BUILD)/bin/launch
 bench-tenants: sims
 bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory:
 	cd .. && $(PYTHON) -m native.tests.bench.$(subst -,_,$@)

@@ -9,19 +9,19 @@ STUB_CFLAGS := -std=gnu17 -O2 -g -fPIC -fvisibility=hidden -pthread -Wall -Wextr
 STUB_LDFLAGS := -shared -pthread -Wl,-Bsymbolic,-z,defs,-z,relro,-z,now
 
 .PHONY: sims
-sims: build/sim/libnvidia-ml.so.1
+sims: $(BUILD)/sim/libnvidia-ml.so.1
 
 NVML_SIM_SOURCES := $(sort $(wildcard $(STUB)/nvml/*.c)) $(STUB_SHARED)
 
-build/sim/libnvidia-ml.so.1: $(NVML_SIM_SOURCES) $(STUB_HEADERS) $(STUB)/rules.mk
+$(BUILD)/sim/libnvidia-ml.so.1: $(NVML_SIM_SOURCES) $(STUB_HEADERS) $(STUB)/rules.mk
 	@mkdir -p $(@D)
 	$(CC) $(STUB_CFLAGS) -I$(STUB) -o $@.new $(NVML_SIM_SOURCES) $(STUB_LDFLAGS) -Wl,-soname,libnvidia-ml.so.1
 	mv -f $@.new $@
 
 # Holds simulated memory, for the tests of the shared account.
-sims: build/sim/hold_memory
+sims: $(BUILD)/sim/hold_memory
 
-build/sim/hold_memory: $(STUB)/hold_memory.c $(STUB)/state.c $(STUB)/engine.c $(STUB_HEADERS) $(STUB)/rules.mk
+$(BUILD)/sim/hold_memory: $(STUB)/hold_memory.c $(STUB)/state.c $(STUB)/engine.c $(STUB_HEADERS) $(STUB)/rules.mk
 	@mkdir -p $(@D)
 	$(CC) $(STUB_CFLAGS) -I$(STUB) -o $@.new $(STUB)/hold_memory.c $(STUB)/state.c $(STUB)/engine.c -pthread
 	mv -f $@.new $@
