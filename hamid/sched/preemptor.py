@@ -117,34 +117,34 @@ class Preemptor:
         """Make room until cancelled."""
         self.nominations.clear()
         self._looked_at.clear()
+        seen = 0
         while True:
-            await self.refused.wait(timeout_s=_IDLE_S)
+            await self.refused.wait(since=seen, timeout_s=_IDLE_S)
             await pause(self.settings.preempt_delay_s)
-            await self.step()
+            seen = self.refused.helpable_count
+            while await self.step():
+                pass
 
-    async def step(self) -> None:
-        """Look once at all pods that were refused since the last time."""
+    async def step(self) -> bool:
+        """Look once at the pods that were refused since; returns whether some are left."""
         self.nominations.keep_only(self._is_waiting)
         if not self.settings.preempts or not self.cache.is_synced:
-            return
+            return False
         asking = self._asking()
         if not asking or not self.leadership.may_act():
-            return
+            return False
         try:
             budgets = await self.budgets()
-        except KubeError as error:
-            self._complain("disruption budgets cannot be read", error)
-            return
-        for record, last in asking[:_AT_ONCE]:
-            if _kind_of(record) in self._hopeless:
-                continue
-            try:
+            for record, last in asking[:_AT_ONCE]:
+                if _kind_of(record) in self._hopeless:
+                    continue
                 if await self._preempt(record, last, budgets):
                     self._looked_at[record.pod_uid] = last
-            except KubeError as error:
-                self._complain("pods cannot be evicted", error)
-                return
+        except KubeError as error:
+            self._complain(error)
+            return False
         self._is_failing = False
+        return len(asking) > _AT_ONCE
 
     async def budgets(self) -> tuple[Budget, ...]:
         """All there are; none where the API server does not know of any.
@@ -333,9 +333,9 @@ class Preemptor:
             f"{record.pod_key} of priority {record.priority}; this pod has {victim.priority}",
         )
 
-    def _complain(self, event: str, error: KubeError) -> None:
+    def _complain(self, error: KubeError) -> None:
         if not self._is_failing:
-            log.warning(event, error=error.message, hint=error.hint)
+            log.warning("no room can be made", error=error.message, hint=error.hint)
         self._is_failing = True
 
 

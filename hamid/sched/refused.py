@@ -33,11 +33,16 @@ class LastTry:
 
 
 class Refused:
-    """The last try of each pod that waits, by its UID."""
+    """The last try of each pod that waits, by its UID.
+
+    Attributes:
+        helpable_count: counts the refusals of pods that may be helped.
+    """
 
     def __init__(self) -> None:
         self._tries: dict[str, LastTry] = {}
         self._sets: OrderedDict[tuple[str, ...], frozenset[str]] = OrderedDict()
+        self.helpable_count = 0
         self._news = asyncio.Event()
 
     def put(
@@ -53,14 +58,16 @@ class Refused:
             serial=serial, node_names=self._set_of(node_names), may_be_helped=may_be_helped
         )
         if may_be_helped:
+            self.helpable_count += 1
             self._news.set()
             self._news = asyncio.Event()
 
-    async def wait(self, *, timeout_s: float) -> None:
-        """Wait until the next pod is refused that may be helped, but no longer than this."""
+    async def wait(self, *, since: int, timeout_s: float) -> None:
+        """Wait until more pods were refused that may be helped, but no longer than this."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._news.wait()
+                while self.helpable_count <= since:
+                    await self._news.wait()
         except TimeoutError:
             return
 

@@ -52,6 +52,7 @@ _PATIENCE_S: Final = 1.0
 _ROUND: Final = 20
 """Pods woken in one round: a thousand that could go at once are woken in ten seconds."""
 _LOOKED_AT: Final = 500
+_COMPLAINED_OF: Final = 5
 
 
 class _Woken(NamedTuple):
@@ -100,7 +101,7 @@ class Waker:
     _inherited: set[str] = field(default_factory=set, init=False)
     _has_begun: bool = field(default=False, init=False)
     _began_at_s: float = field(default=0.0, init=False)
-    _is_failing: bool = field(default=False, init=False)
+    _failures: int = field(default=0, init=False)
 
     async def run(self) -> None:
         """Wake until cancelled."""
@@ -225,14 +226,15 @@ class Waker:
         except KubeError as error:
             self._complain(error)
         else:
-            self._is_failing = False
+            self._failures = 0
             log.info("waiting pod woken", pod=request.pod_key, pod_uid=request.pod_uid)
         self.metrics.total.labels(outcome).inc()
 
     def _complain(self, error: KubeError) -> None:
-        if not self._is_failing:
+        # One alone may be a pod that was bound in this moment: that is no business of ours any more.
+        self._failures += 1
+        if self._failures == _COMPLAINED_OF:
             log.warning("waiting pods cannot be woken", error=error.message, hint=error.hint)
-        self._is_failing = True
 
 
 def _place_in_queue(record: PodRecord) -> tuple[int, str, str]:

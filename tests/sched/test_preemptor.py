@@ -228,7 +228,7 @@ async def test_without_the_right_to_it_says_so_once(crowd, logs):
     await crowd.preemptor.step()
     await crowd.preemptor.step()
 
-    assert [line["event"] for line in logs].count("pods cannot be evicted") == 1
+    assert [line["event"] for line in logs].count("no room can be made") == 1
     assert not list(crowd.world.extender.nominations)
 
 

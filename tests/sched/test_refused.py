@@ -42,7 +42,7 @@ async def test_whoever_waits_learns_of_a_pod_that_may_be_helped():
     refused = Refused()
 
     async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(refused.wait(timeout_s=60))
+        waiting = group.create_task(refused.wait(since=0, timeout_s=60))
         await asyncio.sleep(0)
         refused.put("uid-1", serial=1, node_names=("node-a",), may_be_helped=True)
         await waiting
@@ -54,6 +54,6 @@ async def test_a_pod_that_nobody_can_help_is_no_news():
     refused = Refused()
     refused.put("uid-1", serial=1, node_names=("node-a",))
 
-    await refused.wait(timeout_s=0.01)
+    await refused.wait(since=0, timeout_s=0.01)
 
     assert not refused.tries()["uid-1"].may_be_helped

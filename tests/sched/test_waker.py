@@ -205,14 +205,25 @@ async def test_a_pod_made_anew_meanwhile_is_no_trouble(crowd):
 
 
 async def test_without_the_right_to_it_says_so_once_and_goes_on(crowd, logs):
-    await crowd.refuse(waiting("uid-1", mib=30_000), waiting("uid-2", mib=1_000))
-    crowd.world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="patch", code=403, times=2))
+    await crowd.refuse(*(waiting(f"uid-{n}", mib=1_000) for n in range(7)))
+    crowd.world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="patch", code=403, times=None))
     await crowd.leave()
 
     await crowd.waker.step()
 
     assert [line["event"] for line in logs].count("waiting pods cannot be woken") == 1
-    assert crowd.count("failed") == 2
+    assert crowd.count("failed") == 7
+
+
+async def test_one_that_was_bound_in_that_moment_is_nothing_to_complain_of(crowd, logs):
+    await crowd.refuse(waiting("uid-1", mib=30_000), waiting("uid-2", mib=1_000))
+    crowd.world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="patch", code=403))
+    await crowd.leave()
+
+    await crowd.waker.step()
+
+    assert "waiting pods cannot be woken" not in [line["event"] for line in logs]
+    assert (crowd.count("failed"), crowd.count("woken")) == (1, 1)
 
 
 async def test_a_cordon_that_is_lifted_makes_room(crowd):
