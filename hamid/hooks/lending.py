@@ -102,10 +102,14 @@ class Lender:
         return any(container.can_lend for container in self._containers.values())
 
     async def _sample(self, now_ns: int) -> None:
-        loads: Iterable[ProcessLoad] = ()
         with suppress(NvmlError):  # then nothing is corrected; who is at fault, health says
             loads = await self.nvml.sample_process_loads()
-        await self.thread.call(self._observe, tuple(loads), now_ns)
+            await self.thread.call(self._observe, tuple(loads), now_ns)
+            devices = {u.device_uuid for c in self._containers.values() for u in c.uses}
+            if not devices <= self._watched:
+                percents = await self.nvml.sample_gpu_percents()
+                by_uuid = {str(uuid): percent for uuid, percent in percents.items()}
+                await self.thread.call(self._observe_devices, by_uuid)
 
     # In the thread.
 
@@ -132,7 +136,27 @@ class Lender:
                 self._watched.add(str(load.device_uuid))
         for container in self._containers.values():
             for use in container.uses:
-                use.correction.observe(percent.get((container.page_key, use.device_uuid), 0.0))
+                if use.device_uuid in self._watched:
+                    use.correction.observe(percent.get((container.page_key, use.device_uuid), 0.0))
+
+    def _observe_devices(self, percents: Mapping[str, int]) -> None:
+        """Where nobody tells of processes: all together cannot have used more than the device did.
+
+        That they used less may be due to others, of whom we know nothing, so it says nothing.
+        """
+        charged = {
+            id(use): (use, use.charged_percent())
+            for container in self._containers.values()
+            for use in container.uses
+            if use.device_uuid not in self._watched
+        }
+        total: dict[str, float] = {}
+        for use, percent in charged.values():
+            total[use.device_uuid] = total.get(use.device_uuid, 0.0) + percent
+        for use, percent in charged.values():
+            busy = percents.get(use.device_uuid)
+            if busy is not None and percent:
+                use.correction.observe(percent * min(1.0, busy / total[use.device_uuid]))
 
     def _decide(self, now_ns: int) -> None:
         by_uuid: dict[str, list[tuple[LentContainer, int]]] = {}

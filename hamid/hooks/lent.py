@@ -55,6 +55,7 @@ class DeviceUse:
     correction: Correction = field(default_factory=Correction)
     tenant: Tenant = field(init=False)
     _before: tuple[int, int] | None = None
+    _sampled: tuple[int, int] | None = None
     _used_permille: float = 0.0
     _reserved_permille: float = inf
 
@@ -86,6 +87,14 @@ class DeviceUse:
         self._before = (use.charged_ns, now_ns)
         self.correction.close_window(use.charged_ns, now_ns)
         self.tenant = self._tenant(is_active=is_active, demand=self._reserved_permille)
+
+    def charged_percent(self) -> float:
+        """What was charged since this was last asked, of the time that passed."""
+        before, self._sampled = self._sampled, self._before
+        if before is None or self._before is None or self._before[1] <= before[1]:
+            return 0.0
+        charged_ns = max(0, self._before[0] - before[0])
+        return min(1e3, 100 * charged_ns / (self._before[1] - before[1]))
 
     def _reserve(self, charged_ns: int, length_ns: int) -> None:
         """Lend what it does not use of its promise, slowly; believe that it wants more at once."""

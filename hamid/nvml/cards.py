@@ -82,6 +82,22 @@ class Cards:
             for load in self._process_loads(device.device_uuid)
         )
 
+    def sample_gpu_percents(self) -> dict[DeviceUuid, int]:
+        """How busy each card is that tells."""
+        nvml.nvmlDeviceGetCount()
+        found = {}
+        for device in self._in_order():
+            try:
+                load = if_supported(
+                    nvml.nvmlDeviceGetUtilizationRates, self.handles[device.device_uuid]
+                )
+            except nvml.NVMLError as error:
+                raise_if_driver_wide(error)
+                continue  # what is wrong with it, its sample says
+            if load is not None:
+                found[device.device_uuid] = int(load.gpu)
+        return found
+
     def _process_loads(self, uuid: DeviceUuid) -> list[ProcessLoad]:
         question, since_us = nvml.nvmlDeviceGetProcessUtilization, self.loads_until_us.get(uuid, 0)
         try:

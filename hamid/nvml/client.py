@@ -101,6 +101,10 @@ class NvmlClient:
         """Who was busy since the last call."""
         return await self._ask(self._cards.sample_process_loads)
 
+    async def sample_gpu_percents(self) -> Mapping[DeviceUuid, int]:
+        """How busy each card is."""
+        return await self._ask(self._cards.sample_gpu_percents)
+
     async def link_scores(self) -> Mapping[DeviceUuid, Mapping[DeviceUuid, int]]:
         """How well each two cards are connected; cards that fail are left out."""
         return await self._ask(self._cards.link_scores)

@@ -144,6 +144,14 @@ class FakeNvml:
         self._raise()
         return tuple(load for load in self._loads if load.device_uuid not in self._faults)
 
+    async def sample_gpu_percents(self) -> Mapping[DeviceUuid, int]:
+        """What the samples say."""
+        return {
+            sample.device_uuid: sample.gpu_percent
+            for sample in await self.sample_devices()
+            if sample.gpu_percent is not None
+        }
+
     async def next_events(self, timeout_s: float) -> tuple[DeviceEvent, ...]:
         """The events emitted since the last call."""
         self._raise()

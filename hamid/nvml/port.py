@@ -142,6 +142,10 @@ class NvmlPort(Protocol):
         """Who was busy since the last call; cards that fail, or do not tell, have nobody."""
         ...
 
+    async def sample_gpu_percents(self) -> Mapping[DeviceUuid, int]:
+        """How busy each card is; without those that fail, or do not tell."""
+        ...
+
     async def next_events(self, timeout_s: float) -> tuple[DeviceEvent, ...]:
         """The events that have come, waiting for the first up to `timeout_s`; empty when none.
 

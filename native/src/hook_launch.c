@@ -21,7 +21,7 @@
 #define COSTS_UNPROVEN_MAX_NS 1000000000ull /* what was not seen to end for so long was lost sight of */
 
 #define STOP_PAUSE_NS 10000000ull /* from look to look, of who may not start at all */
-#define AHEAD_NS 20000000ull      /* of what is queued on time that is lent */
+#define AHEAD_NS 20000000ull      /* of what is queued under a rate of the moment */
 #define AHEAD_WAIT_NS 60000000ull /* then the device is taken to be stuck */
 
 _Atomic uint64_t launch_capped;
@@ -143,8 +143,9 @@ static uint64_t known_cost(const struct whereabouts *there, uint64_t kind, struc
 }
 
 /*
- * Time that is lent has to be given back at once, so no more is queued than is soon done. But not for
- * ever: the device may wait for what we hold back.
+ * Where rates change from moment to moment, no more is queued than is soon done: what is lent has to be given
+ * back at once, and what a busy device has not done yet is no use of it. But nobody waits for ever: the
+ * device may wait for what we hold back.
  */
 static bool is_too_far_ahead(const struct whereabouts *there, uint64_t cost_ns, uint64_t rate,
 			     uint64_t waited_ns)
@@ -165,7 +166,7 @@ static uint64_t try_to_start(const struct measure_launch *launch, struct hamid_b
 {
 	if (rate->permille == HAMID_RATE_STOP)
 		return STOP_PAUSE_NS;
-	if (rate->is_lent &&
+	if (rate->is_live &&
 	    is_too_far_ahead(&launch->there, launch->charged_ns, rate->permille, waited_ns)) {
 		__atomic_store_n(&budget->waited_ns, budget_now_ns(), __ATOMIC_RELAXED);
 		return REFILL_NS;

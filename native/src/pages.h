@@ -60,7 +60,7 @@ struct pages_rate {
 	uint64_t permille; /* of it, by our measure: may be over 1000; 0: no cap; or HAMID_RATE_STOP */
 	uint32_t percent;  /* what the control page promises, 1 to 99; 0: no cap */
 	uint32_t flags;    /* HAMID_FLAG_… */
-	bool is_lent;      /* of what others have: to be given back at once */
+	bool is_live;      /* decided at this moment, and may be less at the next */
 	bool is_contended; /* others are busy there, see HAMID_LIVE_CONTENDED */
 };
 

@@ -304,8 +304,8 @@ int pages_device_rate(struct pages_device *device, uint64_t at_ns, struct pages_
 		rate.is_contended = live != HAMID_RATE_UNSAID &&
 				    (pages_live_flags(index) & HAMID_LIVE_CONTENDED);
 		rate.percent = percent < 100 ? percent : 0;
-		rate.is_lent = mode != HAMID_MODE_HARD && live != HAMID_RATE_UNSAID;
-		if (rate.is_lent)
+		rate.is_live = live != HAMID_RATE_UNSAID;
+		if (rate.is_live && mode != HAMID_MODE_HARD)
 			rate.permille = live;
 		else if (rate.percent)
 			rate.permille = corrected(10 * rate.percent, live);

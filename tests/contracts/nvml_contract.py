@@ -100,6 +100,13 @@ class NvmlContract:
 
         assert await port.sample_process_loads() == ()
 
+    async def test_how_busy_cards_are_is_told_of_those_that_can(self, port, machine):
+        machine.use(T4_B, gpu_percent=70)
+        machine.lose(T4_A)
+        machine.hide_load(V100_A)
+
+        assert await port.sample_gpu_percents() == {T4_B: 70, V100_B: 0}
+
     async def test_what_a_card_does_not_have_is_none_and_no_fault(self, port, machine):
         machine.hide_load(T4_A)
 

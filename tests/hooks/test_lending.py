@@ -15,6 +15,7 @@ from hamid.nvml.errors import DriverUnavailable
 from hamid.nvml.fake import FakeNvml
 from hamid.nvml.port import ProcessLoad
 from tests.hooks.abi.test_pages import CARD, usage_page
+from tests.plugin.values import nvml_device
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -61,7 +62,7 @@ class Node:
         self.directory = directory
         self.containers = {}
         self.now_ns = 1000 * SECOND
-        self.nvml = FakeNvml()
+        self.nvml = FakeNvml((nvml_device(device_uuid=CARD),))
         self.thread = OneThread(name="lender")
         self.proc = directory / "proc"
         self.proc.mkdir()
@@ -212,6 +213,22 @@ async def test_who_is_charged_more_than_the_driver_sees_gets_more(node):
     await seconds(node, container, 8, charged_percent=30)
 
     assert 440 <= container.rate <= 450
+
+
+async def test_where_processes_are_not_told_all_together_used_no_more_than_the_device(node):
+    container = node.add("a", 30, CoreMode.HARD)
+    node.nvml.use(CARD, gpu_percent=24)
+    await seconds(node, container, 8, charged_percent=30)
+
+    assert 370 <= container.rate <= 380
+
+
+async def test_what_else_keeps_a_device_busy_is_not_held_against_a_container(node):
+    container = node.add("a", 30, CoreMode.HARD)
+    node.nvml.use(CARD, gpu_percent=100)
+    await seconds(node, container, 4, charged_percent=30)
+
+    assert container.rate == 300
 
 
 async def test_without_the_driver_nothing_is_corrected(node):

@@ -129,7 +129,7 @@ static void check_modes(void)
 	{
 		write_cap(30, HAMID_MODE_HARD);
 		EXPECT_EQUAL(rate_at(NOW).permille, 900);
-		EXPECT(!rate_at(NOW).is_lent);
+		EXPECT(rate_at(NOW).is_live);
 		page = fresh(5000);
 		write_live(&page, sizeof page);
 		EXPECT_EQUAL(rate_at(NOW).permille, 1200);
@@ -148,7 +148,7 @@ static void check_modes(void)
 		page = fresh(950);
 		write_live(&page, sizeof page);
 		EXPECT_EQUAL(rate_at(NOW).permille, 950);
-		EXPECT(rate_at(NOW).is_lent);
+		EXPECT(rate_at(NOW).is_live);
 	}
 
 	CHECK("when nobody decides any more, the caps hold")
@@ -156,7 +156,7 @@ static void check_modes(void)
 		const struct pages_rate rate = rate_at(NOW + HAMID_LIVE_STALE_NS + 1);
 		EXPECT_EQUAL(rate.permille, 300);
 		EXPECT_EQUAL(rate.percent, 30);
-		EXPECT(!rate.is_lent);
+		EXPECT(!rate.is_live);
 	}
 
 	CHECK("without a cap there is none, but for what the host decides")
