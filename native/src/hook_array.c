@@ -7,43 +7,15 @@
  *
  * Fails closed.
  */
-#include <stdbool.h>
-
 #include "array_size.h"
-#include "context.h"
-#include "errors.h"
 #include "hook_pool.h"
 #include "hooks.h"
-#include "ledger.h"
 #include "real.h"
 
-struct taking {
-	struct whereabouts here;
-	struct ledger_charge charge;
-};
-
-static CUresult begin(uint64_t size_bytes, struct taking *ret_taking)
+static CUresult end_array(const struct hook_taking *taking, CUresult made, CUarray *array)
 {
-	CUresult cr = context_here(&ret_taking->here);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	return hook_reserve(ret_taking->here.device, size_bytes, &ret_taking->charge);
-}
-
-/* After the driver's answer. -ENOMEM as an error of the driver's: what was made has to be undone. */
-static CUresult end(const struct taking *taking, CUresult cr, enum ledger_kind kind, void *handle)
-{
-	if (cr == CUDA_SUCCESS)
-		cr = cu_from_errno(ledger_commit(&taking->charge, kind, (uintptr_t)handle,
-						 (uintptr_t)taking->here.context));
-	if (cr != CUDA_SUCCESS)
-		ledger_cancel(&taking->charge);
-	return cr;
-}
-
-static CUresult end_array(const struct taking *taking, CUresult made, CUarray *array)
-{
-	CUresult cr = end(taking, made, LEDGER_ARRAY, made == CUDA_SUCCESS ? *array : NULL);
+	CUresult cr = hook_take_end(taking, made, LEDGER_ARRAY,
+				   made == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 	if (made == CUDA_SUCCESS && cr != CUDA_SUCCESS)
 		real.cuArrayDestroy(*array);
 	return cr;
@@ -61,8 +33,8 @@ HOOK_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTO
 		.Format = descriptor->Format,
 		.NumChannels = descriptor->NumChannels,
 	};
-	struct taking taking;
-	CUresult cr = begin(array_size_bytes(&shape, 1), &taking);
+	struct hook_taking taking;
+	CUresult cr = hook_take_begin(array_size_bytes(&shape, 1), &taking);
 	return cr == CUDA_SUCCESS ?
 		       end_array(&taking, real.cuArrayCreate_v2(array, descriptor), array) :
 		       cr;
@@ -80,8 +52,8 @@ HOOK_EXPORT CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v
 		.Format = descriptor->Format,
 		.NumChannels = descriptor->NumChannels,
 	};
-	struct taking taking;
-	CUresult cr = begin(array_size_bytes(&shape, 1), &taking);
+	struct hook_taking taking;
+	CUresult cr = hook_take_begin(array_size_bytes(&shape, 1), &taking);
 	return cr == CUDA_SUCCESS ?
 		       end_array(&taking, real.cuArrayCreate(array, descriptor), array) :
 		       cr;
@@ -93,8 +65,8 @@ HOOK_EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCR
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (!array || !descriptor)
 		return real.cuArray3DCreate_v2(array, descriptor);
-	struct taking taking;
-	CUresult cr = begin(array_size_bytes(descriptor, 1), &taking);
+	struct hook_taking taking;
+	CUresult cr = hook_take_begin(array_size_bytes(descriptor, 1), &taking);
 	return cr == CUDA_SUCCESS ?
 		       end_array(&taking, real.cuArray3DCreate_v2(array, descriptor), array) :
 		       cr;
@@ -114,8 +86,8 @@ HOOK_EXPORT CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPT
 		.NumChannels = descriptor->NumChannels,
 		.Flags = descriptor->Flags,
 	};
-	struct taking taking;
-	CUresult cr = begin(array_size_bytes(&shape, 1), &taking);
+	struct hook_taking taking;
+	CUresult cr = hook_take_begin(array_size_bytes(&shape, 1), &taking);
 	return cr == CUDA_SUCCESS ?
 		       end_array(&taking, real.cuArray3DCreate(array, descriptor), array) :
 		       cr;
@@ -129,12 +101,12 @@ HOOK_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *mipmap,
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (!mipmap || !descriptor)
 		return real.cuMipmappedArrayCreate(mipmap, descriptor, level_count);
-	struct taking taking;
-	CUresult cr = begin(array_size_bytes(descriptor, level_count ? level_count : 1), &taking);
+	struct hook_taking taking;
+	CUresult cr = hook_take_begin(array_size_bytes(descriptor, level_count ? level_count : 1), &taking);
 	if (cr != CUDA_SUCCESS)
 		return cr;
 	CUresult made = real.cuMipmappedArrayCreate(mipmap, descriptor, level_count);
-	cr = end(&taking, made, LEDGER_MIPMAP, made == CUDA_SUCCESS ? *mipmap : NULL);
+	cr = hook_take_end(&taking, made, LEDGER_MIPMAP, made == CUDA_SUCCESS ? (uintptr_t)*mipmap : 0);
 	if (made == CUDA_SUCCESS && cr != CUDA_SUCCESS)
 		real.cuMipmappedArrayDestroy(*mipmap);
 	return cr;
@@ -147,12 +119,13 @@ HOOK_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory,
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (!memory || !descriptor)
 		return real.cuImportExternalMemory(memory, descriptor);
-	struct taking taking;
-	CUresult cr = begin(descriptor->size, &taking);
+	struct hook_taking taking;
+	CUresult cr = hook_take_begin(descriptor->size, &taking);
 	if (cr != CUDA_SUCCESS)
 		return cr;
 	CUresult made = real.cuImportExternalMemory(memory, descriptor);
-	cr = end(&taking, made, LEDGER_EXTERNAL, made == CUDA_SUCCESS ? *memory : NULL);
+	cr = hook_take_end(&taking, made, LEDGER_EXTERNAL,
+			   made == CUDA_SUCCESS ? (uintptr_t)*memory : 0);
 	if (made == CUDA_SUCCESS && cr != CUDA_SUCCESS)
 		real.cuDestroyExternalMemory(*memory);
 	return cr;

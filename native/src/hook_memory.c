@@ -12,23 +12,15 @@
  * Fails closed: memory that cannot be counted is not allocated. A free always reaches the driver,
  * and the driver's word is the answer.
  */
-#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "context.h"
-#include "errors.h"
 #include "hook_graph.h"
 #include "hook_pool.h"
 #include "hooks.h"
 #include "ledger.h"
 #include "real.h"
-
-/* Where a call allocates, and what it has reserved for that. */
-struct taking {
-	struct whereabouts here;
-	struct ledger_charge charge;
-};
 
 /* The driver gives out whole units, and a block of one byte takes one. */
 #define UNIT_BYTES 512u
@@ -40,26 +32,13 @@ static uint64_t whole_units(uint64_t size_bytes)
 		       (size_bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
 }
 
-static CUresult begin(uint64_t size_bytes, struct taking *ret_taking)
+static CUresult begin(uint64_t size_bytes, struct hook_taking *ret_taking)
 {
-	ret_taking->here.device = NULL;
-	CUresult cr = context_here(&ret_taking->here);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	return hook_reserve(ret_taking->here.device, whole_units(size_bytes), &ret_taking->charge);
-}
-
-static CUresult begin_managed(uint64_t size_bytes, struct taking *ret_taking)
-{
-	CUresult cr = context_here(&ret_taking->here);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	return hook_reserve_managed(ret_taking->here.device, whole_units(size_bytes),
-				    &ret_taking->charge);
+	return hook_take_begin(whole_units(size_bytes), ret_taking);
 }
 
 /* Is what cannot be had as device memory to be had as managed memory here? */
-static bool may_be_managed(const struct taking *taking)
+static bool may_be_managed(const struct hook_taking *taking)
 {
 	int is_concurrent = 0;
 	return taking->here.device && ledger_is_oversubscribed(taking->here.device) &&
@@ -70,25 +49,18 @@ static bool may_be_managed(const struct taking *taking)
 }
 
 /* The driver answered `cr`: record, or undo. */
-static CUresult end(const struct taking *taking, CUresult cr, CUdeviceptr address)
+static CUresult end(const struct hook_taking *taking, CUresult cr, CUdeviceptr address)
 {
-	if (cr != CUDA_SUCCESS) {
-		ledger_cancel(&taking->charge);
-		return cr;
-	}
-	int r = ledger_commit(&taking->charge, LEDGER_MEMORY, address,
-			      (uintptr_t)taking->here.context);
-	if (r < 0) {
+	CUresult ended = hook_take_end(taking, cr, LEDGER_MEMORY, address);
+	if (cr == CUDA_SUCCESS && ended != CUDA_SUCCESS)
 		real.cuMemFree_v2(address);
-		ledger_cancel(&taking->charge);
-	}
-	return cu_from_errno(r);
+	return ended;
 }
 
 static CUresult allocate_managed(CUdeviceptr *address, size_t size_bytes, unsigned int flags)
 {
-	struct taking taking;
-	CUresult cr = begin_managed(size_bytes, &taking);
+	struct hook_taking taking;
+	CUresult cr = hook_take_begin_managed(whole_units(size_bytes), &taking);
 	if (cr != CUDA_SUCCESS)
 		return cr;
 	cr = real.cuMemAllocManaged(address, size_bytes, flags);
@@ -99,7 +71,7 @@ HOOK_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size_bytes)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemAlloc_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct taking taking;
+	struct hook_taking taking;
 	CUresult cr = begin(size_bytes, &taking);
 	if (cr == CUDA_SUCCESS) {
 		cr = real.cuMemAlloc_v2(address, size_bytes);
@@ -114,7 +86,7 @@ HOOK_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size_bytes
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemAlloc)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct taking taking;
+	struct hook_taking taking;
 	CUresult cr = begin(size_bytes, &taking);
 	if (cr != CUDA_SUCCESS)
 		return cr;
@@ -137,7 +109,7 @@ static uint64_t times(uint64_t a, uint64_t b)
 }
 
 /* The driver chose a pitch; what that takes is charged, or the block goes back. */
-static CUresult end_pitched(struct taking *taking, CUresult cr, CUdeviceptr address, uint64_t pitch,
+static CUresult end_pitched(struct hook_taking *taking, CUresult cr, CUdeviceptr address, uint64_t pitch,
 			    uint64_t height)
 {
 	if (cr == CUDA_SUCCESS) {
@@ -155,7 +127,7 @@ HOOK_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, siz
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemAllocPitch_v2)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct taking taking;
+	struct hook_taking taking;
 	CUresult cr = begin(times(width_bytes, height), &taking);
 	if (cr == CUDA_SUCCESS) {
 		cr = real.cuMemAllocPitch_v2(address, pitch, width_bytes, height, element_bytes);
@@ -177,7 +149,7 @@ HOOK_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitc
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemAllocPitch)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct taking taking;
+	struct hook_taking taking;
 	CUresult cr = begin(times(width_bytes, height), &taking);
 	if (cr != CUDA_SUCCESS)
 		return cr;

@@ -102,6 +102,34 @@ CUresult hook_resize(struct ledger_charge *charge, uint64_t size_bytes)
 	return cu_from_errno(r);
 }
 
+CUresult hook_take_begin(uint64_t size_bytes, struct hook_taking *ret_taking)
+{
+	ret_taking->here.device = NULL;
+	CUresult cr = context_here(&ret_taking->here);
+	return cr == CUDA_SUCCESS ?
+		       hook_reserve(ret_taking->here.device, size_bytes, &ret_taking->charge) :
+		       cr;
+}
+
+CUresult hook_take_begin_managed(uint64_t size_bytes, struct hook_taking *ret_taking)
+{
+	CUresult cr = context_here(&ret_taking->here);
+	return cr == CUDA_SUCCESS ?
+		       hook_reserve_managed(ret_taking->here.device, size_bytes, &ret_taking->charge) :
+		       cr;
+}
+
+CUresult hook_take_end(const struct hook_taking *taking, CUresult cr, enum ledger_kind kind,
+		       uint64_t key)
+{
+	if (cr == CUDA_SUCCESS)
+		cr = cu_from_errno(ledger_commit(&taking->charge, kind, key,
+						 (uintptr_t)taking->here.context));
+	if (cr != CUDA_SUCCESS)
+		ledger_cancel(&taking->charge);
+	return cr;
+}
+
 /* Is the stream recording? Then also into which graph, where the driver tells (11.3). */
 static bool is_capturing(CUstream stream, bool is_per_thread, CUgraph *ret_graph)
 {

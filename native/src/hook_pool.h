@@ -15,6 +15,23 @@ CUresult hook_reserve_managed(struct pages_device *device, uint64_t size_bytes,
 			      struct ledger_charge *ret_charge);
 CUresult hook_resize(struct ledger_charge *charge, uint64_t size_bytes);
 
+/* Where a call allocates, and what it has reserved for that. */
+struct hook_taking {
+	struct whereabouts here;
+	struct ledger_charge charge;
+};
+
+/* Reserve on the current device; without a context the driver's own error. */
+CUresult hook_take_begin(uint64_t size_bytes, struct hook_taking *ret_taking);
+CUresult hook_take_begin_managed(uint64_t size_bytes, struct hook_taking *ret_taking);
+
+/*
+ * The driver answered `cr`: record what it made, or cancel. An error where the driver had none: what it made has
+ * to be undone.
+ */
+CUresult hook_take_end(const struct hook_taking *taking, CUresult cr, enum ledger_kind kind,
+		       uint64_t key);
+
 /* Ask the driver what one pool has reserved, and charge that; as pools_settle(). */
 int hook_settle(struct pool *pool, const struct ledger_charge *advance, bool is_forced);
 

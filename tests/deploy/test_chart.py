@@ -126,6 +126,7 @@ def test_an_unknown_value_is_an_error(value):
     [
         "devicePlugin.deviceSplitCount=0",
         "devicePlugin.deviceMemoryScaling=0",
+        "devicePlugin.contextMemoryMib=-1",
         "scheduler.defaultSchedulerPolicy.nodeSchedulerPolicy=pack",
         "resourceName=gpu",
     ],
@@ -171,6 +172,7 @@ def test_values_of_old_charts_mean_what_they_meant():
             "devicePlugin.service.type=NodePort",
             "devicePlugin.deviceSplitCount=5",
             "devicePlugin.deviceMemoryScaling=1.5",
+            "devicePlugin.contextMemoryMib=450",
         )),
         "--set-string=devicePlugin.nvidiaNodeSelector.gpu=yes",
     )  # fmt: skip
@@ -186,6 +188,7 @@ def test_values_of_old_charts_mean_what_they_meant():
     assert found["admission"]["scheduler_name"] == "hami-scheduler"
     assert found["plugin"]["device_split_count"] == 5
     assert found["plugin"]["device_memory_scaling"] == 1.5
+    assert found["plugin"]["context_memory_mib"] == 450
     assert configuration["profiles"] == [{"schedulerName": "hami-scheduler"}]
     pod = objects["Deployment", "hamid-kube-scheduler"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"].endswith(":v1.16.8")
