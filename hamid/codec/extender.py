@@ -177,7 +177,16 @@ def encode_filter_result(result: FilterResult) -> bytes:
 
 def encode_priorities(scores: Mapping[str, int]) -> bytes:
     """The answer to prioritize: node → score, higher is better."""
-    return dumps([{"Host": name, "Score": score} for name, score in scores.items()])
+    text = dumps(scores)
+    # A thousand small objects cost more to make than to write. Names of nodes have no character
+    # that JSON escapes; should one have any, it is not rewritten.
+    if text.count(b'":') != len(scores) or text.count(b',"') != max(len(scores) - 1, 0):
+        return dumps([{"Host": name, "Score": score} for name, score in scores.items()])
+    if not scores:
+        return b"[]"
+    # A zero byte holds the place of what the second replacement would find, too.
+    entries = text.replace(b'":', b"\0").replace(b',"', b'},{"Host":"')
+    return b"".join((b'[{"Host":', entries[1:].replace(b"\0", b'","Score":'), b"]"))
 
 
 def encode_binding_result(error: str) -> bytes:
@@ -212,6 +221,7 @@ def _folded(value: JsonObject) -> JsonObject:
 
 
 def _node_names(value: object) -> tuple[str, ...]:
-    return tuple(
-        as_text(name, what="a name in NodeNames") for name in as_list(value, what="NodeNames")
-    )
+    names = as_list(value, what="NodeNames")
+    if set(map(type, names)) <= {str}:
+        return tuple(names)
+    return tuple(as_text(name, what="a name in NodeNames") for name in names)

@@ -47,9 +47,11 @@ class NodeBook:
 
     Args:
         freed: told the node's name whenever a change may have left more room than there was.
+        changed: told the node's name whenever a snapshot would show something else.
     """
 
     __slots__ = (
+        "_changed",
         "_cordoned",
         "_devices",
         "_freed",
@@ -64,10 +66,17 @@ class NodeBook:
         "version",
     )
 
-    def __init__(self, node_name: str, *, freed: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        node_name: str,
+        *,
+        freed: Callable[[str], None] | None = None,
+        changed: Callable[[str], None] | None = None,
+    ) -> None:
         self.node_name = node_name
         self.version = 0
         self._freed = freed
+        self._changed = changed
         self._devices: tuple[Device, ...] = ()
         self._cordoned: frozenset[DeviceUuid] = frozenset()
         self._holds: dict[str, Mapping[DeviceUuid, DeviceHold]] = {}
@@ -220,5 +229,7 @@ class NodeBook:
     def _change(self, *, leaves_more: bool = False) -> None:
         self.version += 1
         self._snapshot = None
+        if self._changed is not None:
+            self._changed(self.node_name)
         if leaves_more and self._freed is not None:
             self._freed(self.node_name)

@@ -28,6 +28,7 @@ from hamid.sched.news import News
 from hamid.sched.quotas import QuotaBooks, QuotaCollector
 from hamid.sched.records import read_node, read_pod
 from hamid.sched.reservations import Reservations, Stage
+from hamid.sched.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -65,6 +66,7 @@ class ClusterCache:
     ) -> None:
         self._settings = settings
         self._nodes: dict[str, KnownNode] = {}
+        self._shown = Shown(self._nodes)
         self._pods: dict[str, PodRecord] = {}
         self._reservations = Reservations(clock=clock)
         self._booked_on: dict[str, str] = {}
@@ -106,8 +108,7 @@ class ClusterCache:
     def known(self, node_names: Iterable[str]) -> Mapping[str, NodeSnapshot]:
         """Those of the nodes that there are, as they are now, in the order given."""
         self._expire()
-        found = ((name, self._nodes.get(name)) for name in node_names)
-        return {n: node.book.snapshot() for n, node in found if node is not None and node.is_listed}
+        return self._shown.of(node_names)
 
     def snapshots(self) -> tuple[NodeSnapshot, ...]:
         """All nodes as they are now, by name."""
@@ -294,7 +295,8 @@ class ClusterCache:
     def _node(self, node_name: str) -> KnownNode:
         node = self._nodes.get(node_name)
         if node is None:
-            node = self._nodes[node_name] = KnownNode(node_name, freed=self.freed.on)
+            node = KnownNode(node_name, freed=self.freed.on, changed=self._shown.change)
+            self._nodes[node_name] = node
         return node
 
     def _drop_unused(self, node_name: str) -> None:
@@ -307,6 +309,7 @@ class ClusterCache:
     def reset(self) -> None:
         """Know nothing any more: another replica leads, and what it decides is not seen here."""
         self._nodes.clear()
+        self._shown.clear()
         self._pods.clear()
         self._reservations.clear()
         self._booked_on.clear()

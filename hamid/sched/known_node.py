@@ -29,17 +29,24 @@ class KnownNode:
         problem: why it has no devices though it registered some; empty otherwise.
     """
 
-    __slots__ = ("_inventory_text", "book", "is_listed", "problem")
+    __slots__ = ("_changed", "_inventory_text", "book", "is_listed", "problem")
 
-    def __init__(self, node_name: str, *, freed: Callable[[str], None] | None = None) -> None:
-        self.book = NodeBook(node_name, freed=freed)
+    def __init__(
+        self,
+        node_name: str,
+        *,
+        freed: Callable[[str], None] | None = None,
+        changed: Callable[[str], None] | None = None,
+    ) -> None:
+        self.book = NodeBook(node_name, freed=freed, changed=changed)
+        self._changed = changed
         self.is_listed = False
         self.problem = ""
         self._inventory_text: str | None = None
 
     def take(self, note: NodeNote) -> None:
         """The watch shows it like this."""
-        self.is_listed = True
+        self._list(is_listed=True)
         self.book.cordon(note.cordoned)
         self.book.offer(note.host)
         self.book.link(note.links)
@@ -69,9 +76,15 @@ class KnownNode:
 
     def lose(self) -> None:
         """The watch shows it no more; what pods hold stays in the books."""
-        self.is_listed = False
+        self._list(is_listed=False)
         self._inventory_text, self.problem = None, ""
         self.book.register(())
         self.book.cordon(frozenset())
         self.book.offer(None)
         self.book.link({})
+
+    def _list(self, *, is_listed: bool) -> None:
+        if is_listed != self.is_listed:
+            self.is_listed = is_listed
+            if self._changed is not None:
+                self._changed(self.book.node_name)

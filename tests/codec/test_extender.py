@@ -211,3 +211,18 @@ def test_the_answer_to_preempt_names_victims_by_uid():
     assert json.loads(answer) == {
         "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "x"}], "NumPDBViolations": 2}}
     }
+
+
+@given(st.dictionaries(st.text(), st.integers(min_value=0, max_value=2**62)))
+def test_scores_of_any_names_are_written(scores):
+    expected = [{"Host": name, "Score": score} for name, score in scores.items()]
+
+    assert json.loads(encode_priorities(scores)) == expected
+
+
+@pytest.mark.parametrize("name", ['x":y', 'c,"d', "\\", 'a\\",', "a,b", ":", '"'])
+def test_scores_of_names_that_look_like_json_are_written(name):
+    scores = {name: 2, "b.c-d": 1}
+
+    expected = [{"Host": name, "Score": 2}, {"Host": "b.c-d", "Score": 1}]
+    assert json.loads(encode_priorities(scores)) == expected
