@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 from hamid.codec.jsontext import kind_of, quoted
 from hamid.codec.pod import pod_containers, pod_meta
 from hamid.codec.pod_host import decode_pod_host
+from hamid.codec.sharing import sharing_problems
 from hamid.errors import RequestError
 from hamid.model import names as wire
 from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceMode, model_matches
@@ -115,6 +116,7 @@ def decode_pod_request(
     load_weights = annotations.weights()
     is_numa_bound = annotations.is_numa_bound()
     modes = annotations.modes()
+    problems += sharing_problems(meta.annotations)
     if problems:
         raise RequestError(". ".join(problems), hint=_HINT)
     if not requests:
@@ -395,5 +397,4 @@ class _Annotations:
         return models
 
     def _list(self, key: str) -> tuple[str, ...]:
-        entries = (entry.strip() for entry in self.annotations.get(key, "").split(","))
-        return tuple(entry for entry in entries if entry)
+        return tuple(filter(None, map(str.strip, self.annotations.get(key, "").split(","))))

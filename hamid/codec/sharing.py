@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hamid.codec.jsontext import quoted
 from hamid.errors import AnnotationError
 from hamid.model import names
 from hamid.model.sharing import Sharing, SharingMode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hamid.codec.jsontext import JsonObject
 
 WEIGHT_MAX: Final = 1000
@@ -28,21 +31,32 @@ def read_sharing(pod: JsonObject, container: JsonObject) -> Sharing:
         AnnotationError: an annotation has no such value.
     """
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    if problems := sharing_problems(annotations):
+        raise AnnotationError(
+            "; ".join(problems), hint="leave it out to have the node's setting, and weight 1"
+        )
     mode, weight = annotations.get(names.CORE_MODE), annotations.get(names.CORE_WEIGHT)
-    if mode is not None and mode not in list(SharingMode):
-        raise AnnotationError(
-            f"annotation {names.CORE_MODE} is {mode!r}, not one of {', '.join(SharingMode)}",
-            hint="leave it out to have the node's setting",
-        )
-    if weight is not None and not _is_weight(weight):
-        raise AnnotationError(
-            f"annotation {names.CORE_WEIGHT} is {weight!r}, not 1 to {WEIGHT_MAX}",
-            hint="leave it out for 1",
-        )
     return Sharing(
         mode=SharingMode(mode) if mode is not None else _mode_of_environment(container),
         weight=int(weight) if weight is not None else None,
     )
+
+
+def sharing_problems(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """What is wrong with the annotations, a sentence each, for who made the pod."""
+    problems = []
+    mode, weight = annotations.get(names.CORE_MODE), annotations.get(names.CORE_WEIGHT)
+    if mode is not None and mode not in list(SharingMode):
+        problems.append(
+            f"annotation {names.CORE_MODE}: {quoted(mode)} is no way to share; "
+            f"allowed are {', '.join(SharingMode)}"
+        )
+    if weight is not None and not _is_weight(weight):
+        problems.append(
+            f"annotation {names.CORE_WEIGHT}: {quoted(weight)} is not a whole number "
+            f"from 1 to {WEIGHT_MAX}"
+        )
+    return tuple(problems)
 
 
 def _is_weight(text: object) -> bool:

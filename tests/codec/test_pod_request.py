@@ -505,6 +505,18 @@ def test_an_unknown_mode_is_refused_with_what_is_allowed():
     )
 
 
+def test_a_way_to_share_time_that_there_is_not_is_refused():
+    pod = pod_object(
+        container_object("web", {"gpu": 1}),
+        annotations={"hamid.io/core-mode": "steal", "hamid.io/core-weight": "0"},
+    )
+
+    assert refusal(pod) == (
+        "annotation hamid.io/core-mode: 'steal' is no way to share; allowed are hard, lend, "
+        "priority. annotation hamid.io/core-weight: '0' is not a whole number from 1 to 1000"
+    )
+
+
 # --- what the webhook must write ----------------------------------------------------------------
 
 
