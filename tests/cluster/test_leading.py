@@ -24,6 +24,7 @@ from hamid.kube.port import (
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICES,
 )
 from hamid.kube.settings import KubeSettings
 from hamid.model import names
@@ -111,7 +112,12 @@ async def test_the_lease_goes_from_one_to_the_next(kube, namespace):
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("node-a_1", 2)
 
 
-async def test_the_leaders_address_is_published(kube, namespace):
+async def test_the_leaders_address_is_published_for_as_long_as_there_is_the_service(
+    real_cluster, kube, namespace
+):
+    service = {"metadata": {"name": "hamid-scheduler"}, "spec": {"ports": [{"port": 443}]}}
+    await kube.create(SERVICES, service, namespace=namespace)
+
     async def publish(address):
         endpoint = LeaderEndpoint(
             kube=kube,
@@ -127,6 +133,15 @@ async def test_the_leaders_address_is_published(kube, namespace):
     assert await publish("10.0.0.7") == ("IPv4", ["10.0.0.7"])
     assert await publish("10.0.0.8") == ("IPv4", ["10.0.0.8"])
     assert await publish("fd00::8") == ("IPv6", ["fd00::8"])
+
+    await kube.delete(SERVICES, "hamid-scheduler", namespace=namespace)
+
+    await asyncio.to_thread(
+        real_cluster.wait_for,
+        "endpointslices.discovery.k8s.io",
+        lambda slices: not slices,
+        namespace=namespace,
+    )
 
 
 class Webhook:
