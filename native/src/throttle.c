@@ -36,6 +36,6 @@ uint64_t throttle_correct(uint64_t due_ns, uint64_t now_ns, int64_t more_ns, uin
 	const uint64_t due = clamped(due_ns, now_ns);
 	if (more_ns >= 0)
 		return clamped(due + paid_within((uint64_t)more_ns, rate), now_ns);
-	const uint64_t less = paid_within((uint64_t)-more_ns, rate);
+	const uint64_t less = paid_within(0 - (uint64_t)more_ns, rate);
 	return clamped(due > less ? due - less : 0, now_ns);
 }
