@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hamid.aiokit.services import running
+from hamid.daemon.heap import HeapKeeper
 from hamid.kube.events import EventWriter
 from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS
 from hamid.kube.watch import Reflector
@@ -160,7 +161,8 @@ class SchedulerRole:
     def _leader_services(self, makers: Sequence[Callable[[], Service]]) -> list[Service]:
         # What an earlier term knew is stale.
         self.cache.reset()
-        own = (self._waker(), self.preemptor, self._waiting_events())
+        heap = HeapKeeper(is_settled=lambda: self.cache.is_synced)
+        own = (self._waker(), self.preemptor, self._waiting_events(), heap)
         return [*self._watches(), *own, *(make() for make in makers)]
 
     def _waiting_events(self) -> Service:
