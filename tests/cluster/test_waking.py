@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 import urllib.request
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -128,3 +129,30 @@ def test_a_cordon_that_is_lifted_wakes_the_pod_that_waits_for_the_card(fleet: Fl
     fleet.annotate_node(node, {DEVICE_CORDON: None})
 
     assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - lifted_at_s < SOON_S
+
+
+def test_a_card_that_is_healthy_again_wakes_the_pod_that_waits_for_it(fleet: Fleet, holder: str):
+    node = fleet.watch.pods[holder]["spec"]["nodeName"]
+    well = inventory(node)
+    sick = replace(well, devices=(replace(well.devices[0], is_healthy=False),))
+    fleet.annotate_node(node, {NODE_REGISTER: encode_node_inventory(sick)})
+    fleet.delete_pods([holder])
+    create(fleet, "pod-y")
+    wait_refused(fleet, "pod-y")
+
+    healed_at_s = time.monotonic()
+    fleet.annotate_node(node, {NODE_REGISTER: encode_node_inventory(well)})
+
+    assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - healed_at_s < SOON_S
+
+
+@pytest.mark.usefixtures("holder")
+def test_a_node_that_comes_wakes_the_pod_that_waits(fleet: Fleet):
+    create(fleet, "pod-y")
+    wait_refused(fleet, "pod-y")
+
+    came_at_s = time.monotonic()
+    fleet.create_nodes(["late"])
+
+    assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - came_at_s < SOON_S
+    fleet.api.call("DELETE", "/api/v1/nodes/late")
