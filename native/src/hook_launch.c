@@ -105,13 +105,11 @@ static CUresult look(const struct whereabouts *there, uint64_t now_ns, struct pa
 		note_capped(there->ordinal, true);
 		return CUDA_ERROR_NOT_PERMITTED;
 	}
-	if (ret_rate->permille) {
-		const uint32_t enforced =
-			enforced_here(there->device->name, ret_rate->percent, ret_rate->flags);
-		pages_note_enforced(enforced);
-		if (enforced_is_stronger(enforced))
-			ret_rate->permille = 0;
-	}
+	const uint32_t enforced =
+		enforced_here(there->device->name, ret_rate->percent, ret_rate->flags);
+	pages_note_enforced(enforced);
+	if (enforced_is_stronger(enforced))
+		ret_rate->permille = 0;
 	note_capped(there->ordinal, ret_rate->permille != 0);
 	return CUDA_SUCCESS;
 }

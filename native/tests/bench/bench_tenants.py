@@ -218,7 +218,7 @@ async def priority() -> None:
         await asyncio.sleep(5)
         high.begin()
         told_high, told_low = await high.told(), await low.told()
-    print_share("priority, low, alone", told_low, 100, 2, 5)
+    print_share("priority, low, alone", told_low, 100, 3, 5)
     print_share("priority, low, high is busy", told_low, 5, 7, 10)
     print_share("priority, high", told_high, 95, 2, 5)
 
