@@ -5,6 +5,7 @@ import pytest
 
 from hamid.errors import StateError
 from hamid.hooks.abi import contract
+from hamid.hooks.abi.injection import MemoryTerms
 from hamid.hooks.abi.pages import CoreMode, decode_control_page
 from hamid.hooks.install import InstalledLibrary
 from hamid.model.sharing import Sharing, SharingMode
@@ -65,6 +66,20 @@ async def test_the_limits_are_on_the_hosts_page(new_files):
         uuid(1),
         3_000 * MIB,
         30,
+    )
+
+
+async def test_what_a_node_says_of_memory_is_on_the_page(new_files):
+    files = new_files()
+    files.terms = MemoryTerms(context_mib=450, scaling=1.5)
+
+    await files.write(make_grant("g1", make_share(memory_mib=3_000)))
+
+    (device,) = page(files).devices
+    assert (device.memory_bytes, device.context_bytes, device.fixed_bytes) == (
+        3_000 * MIB,
+        450 * MIB,
+        2_000 * MIB,
     )
 
 
