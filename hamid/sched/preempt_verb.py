@@ -10,6 +10,7 @@ have to go there, no node remains: that is for `preemptor`. What it has decided 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,6 +19,7 @@ from aiohttp import web
 from hamid.codec.extender import NodeVictims, decode_preempt_args, encode_preempt_result
 from hamid.errors import ExtenderError
 from hamid.sched.bind import not_leading
+from hamid.web.errors import Refusal
 from hamid.web.responses import json_body
 
 if TYPE_CHECKING:
@@ -46,6 +48,12 @@ class PreemptVerb:
     async def _serve(self, request: web.Request) -> web.Response:
         if not self.preemptor.leadership.may_act():
             raise not_leading(self.preemptor.leadership)
+        if not self.cache.is_synced:
+            raise Refusal(
+                "this replica has just begun to lead and still lists the cluster",
+                hint="the pod is tried again by itself",
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+            )
         args = decode_preempt_args(await request.read())
         return json_body(encode_preempt_result(await self.preempt(args)))
 

@@ -1,8 +1,11 @@
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
 from hamid.codec.extender import NodeVictims, PreemptArgs
 from hamid.errors import ExtenderError
 from hamid.sched.preempt_verb import PreemptVerb
+from hamid.web.middleware import errors_as_json
 from tests.builders import pod_object
 from tests.sched.test_preemptor import Crowd, pod
 
@@ -113,3 +116,43 @@ async def test_whole_pods_are_not_understood(asked):
 
     with pytest.raises(ExtenderError, match="whole pods"):
         await asked.verb.preempt(args)
+
+
+@pytest.fixture
+async def client(asked):
+    app = web.Application(middlewares=[errors_as_json(site="extender", deadline_s=5)])
+    app.add_routes(asked.verb.routes("/scheduler"))
+    async with TestClient(TestServer(app)) as made:
+        yield made
+
+
+async def post(client, call, **victims):
+    body = {
+        "Pod": {"metadata": {"uid": call.uid, "namespace": call.namespace, "name": call.name}},
+        "NodeNameToMetaVictims": {
+            name: {"Pods": [{"UID": uid} for uid in uids]} for name, uids in victims.items()
+        },
+    }
+    return await client.post("/scheduler/preempt", json=body)
+
+
+async def test_it_is_served_over_http(asked, client):
+    (low, _) = await asked.place(pod("low"), pod("high", priority=99))
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+    node = (await asked.world.pod(low))["spec"]["nodeName"]
+
+    answer = await (await post(client, urgent, **{node: [low.uid]})).json()
+
+    assert answer == {
+        "NodeNameToMetaVictims": {node: {"Pods": [{"UID": low.uid}], "NumPDBViolations": 0}}
+    }
+
+
+async def test_a_replica_that_does_not_lead_or_know_the_cluster_says_so(asked, client):
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+    asked.world.leadership.is_leader = False
+    assert (await post(client, urgent)).status == 503
+
+    asked.world.leadership.is_leader = True
+    asked.world.cache.reset()
+    assert (await post(client, urgent)).status == 503
