@@ -13,7 +13,7 @@ from hamid.aiokit.services import running
 from hamid.daemon.features import KubeletProbe
 from hamid.hooks.abi.injection import MemoryTerms
 from hamid.hooks.install import install_library
-from hamid.hooks.lending import ContainerDirs, Lender
+from hamid.hooks.lending import ContainerDirs, Lender, LoadSampler
 from hamid.hooks.monitor import UsageMonitor
 from hamid.kube.port import NODES, PODS
 from hamid.kube.watch import Reflector
@@ -327,7 +327,7 @@ def _later_services(
         grant_mode=settings.plugin.grant_mode,
     )
     reconciler = OnceListed(service=role.reconciler, synced=role.pods_synced)
-    return (publisher, guard, watch, monitor, lender, probe, reconciler)
+    return (publisher, guard, watch, monitor, lender, LoadSampler(lender=lender), probe, reconciler)
 
 
 def own_pod_watch(node_name: str, ports: PluginPorts, *, sink: Sink) -> Reflector:

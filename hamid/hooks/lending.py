@@ -31,8 +31,6 @@ log = structlog.get_logger(__name__)
 
 LOOK_AGAIN_NS: Final = 250_000_000
 """After this, containers that came and went, and changed limits, are looked for."""
-SAMPLE_EVERY_NS: Final = 200_000_000
-"""The driver takes its own samples every sixth of a second."""
 IDLE_INTERVALS: Final = 5
 """So many looks are left out while nobody lends: a heartbeat is all that is needed."""
 
@@ -66,7 +64,6 @@ class Lender:
     pages: MappedPages = field(default_factory=MappedPages)
     _containers: dict[str, LentContainer] = field(default_factory=dict)
     _looked_ns: int = -LOOK_AGAIN_NS
-    _sampled_ns: int = -SAMPLE_EVERY_NS
     _left_out: int = 0
     _watched: set[str] = field(default_factory=set)
     """Devices whose processes the driver tells of: there errors of our measure get corrected."""
@@ -93,15 +90,14 @@ class Lender:
         self._left_out = 0
         if not self._containers:
             return
-        if now_ns - self._sampled_ns >= SAMPLE_EVERY_NS:
-            self._sampled_ns = now_ns
-            await self._sample(now_ns)
         await self.thread.call(self._decide, self.clock_ns())
 
     def _is_lending(self) -> bool:
         return any(container.can_lend for container in self._containers.values())
 
-    async def _sample(self, now_ns: int) -> None:
+    async def sample(self) -> None:
+        """Compare what was charged with what the driver saw; beside the looks, for it may take long."""
+        now_ns = self.clock_ns()
         with suppress(NvmlError):  # then nothing is corrected; who is at fault, health says
             loads = await self.nvml.sample_process_loads()
             await self.thread.call(self._observe, tuple(loads), now_ns)
@@ -173,3 +169,21 @@ class Lender:
                 container.say(index, rate, is_contended=is_contended)
         for container in self._containers.values():
             container.beat(now_ns)
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadSampler:
+    """Has a lender ask the driver how busy who is; a service.
+
+    Not the lender itself: a driver that is slow to answer must not stop its heartbeats.
+    """
+
+    lender: Lender
+    interval_s: float = 0.2
+    """The driver takes its own samples every sixth of a second."""
+    name: str = "load-sampler"
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        async for _ in every(self.interval_s):
+            await self.lender.sample()

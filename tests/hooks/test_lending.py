@@ -1,15 +1,17 @@
 """The lender on containers' files: what they claim comes out as rates in their live pages."""
 
+import asyncio
 import os
 
 import pytest
 
 from hamid.aiokit.blocking import OneThread
+from hamid.aiokit.services import running
 from hamid.hooks.abi.budgets import USAGE_BUDGET, USAGE_BUDGETS_OFFSET
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME, LIVE_PAGE_NAME, USAGE_PAGE_NAME
 from hamid.hooks.abi.live import decode_live_page
 from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
-from hamid.hooks.lending import LOOK_AGAIN_NS, ContainerDirs, Lender
+from hamid.hooks.lending import LOOK_AGAIN_NS, ContainerDirs, Lender, LoadSampler
 from hamid.hooks.whose import MappedPages
 from hamid.nvml.errors import DriverUnavailable
 from hamid.nvml.fake import FakeNvml
@@ -61,7 +63,7 @@ class Node:
     def __init__(self, directory):
         self.directory = directory
         self.containers = {}
-        self.now_ns = 1000 * SECOND
+        self.now_ns = self.sampled_ns = 1000 * SECOND
         self.nvml = FakeNvml((nvml_device(device_uuid=CARD),))
         self.thread = OneThread(name="lender")
         self.proc = directory / "proc"
@@ -92,6 +94,9 @@ class Node:
 
     async def step(self, after_ms: int = 20) -> None:
         self.now_ns += after_ms * MS
+        if self.now_ns - self.sampled_ns >= 200 * MS:
+            self.sampled_ns = self.now_ns
+            await self.lender.sample()
         await self.lender.step()
 
 
@@ -229,6 +234,27 @@ async def test_what_else_keeps_a_device_busy_is_not_held_against_a_container(nod
     await seconds(node, container, 4, charged_percent=30)
 
     assert container.rate == 300
+
+
+class Asked:
+    """Stands for a lender: counts how often it is to ask the driver."""
+
+    def __init__(self):
+        self.count = 0
+        self.is_enough = asyncio.Event()
+
+    async def sample(self) -> None:
+        self.count += 1
+        if self.count == 3:
+            self.is_enough.set()
+
+
+async def test_the_driver_is_asked_again_and_again_by_a_service_of_its_own():
+    asked = Asked()
+    async with running(LoadSampler(lender=asked, interval_s=0.001)):
+        await asked.is_enough.wait()
+
+    assert asked.count >= 3
 
 
 async def test_without_the_driver_nothing_is_corrected(node):

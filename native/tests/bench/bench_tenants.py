@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hamid.aiokit.blocking import OneThread
 from hamid.hooks.abi.pages import CoreMode
-from hamid.hooks.lending import ContainerDirs, Lender
+from hamid.hooks.lending import ContainerDirs, Lender, LoadSampler
 from hamid.nvml.client import NvmlClient
 from native.tests.bench.stand import CARD, NATIVE, Stand, report
 
@@ -90,9 +90,11 @@ async def machine() -> AsyncIterator[Machine]:
                 clock_ns=time.monotonic_ns,
             )
             async with asyncio.TaskGroup() as group:
-                lending = group.create_task(lender.run())
+                services = (lender, LoadSampler(lender=lender))
+                lending = [group.create_task(service.run()) for service in services]
                 yield made
-                lending.cancel()
+                for task in lending:
+                    task.cancel()
         lender.thread.close()
 
 
