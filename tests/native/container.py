@@ -36,18 +36,18 @@ memory_mib={CARD_MIB}
 """
 
 
-def build(target: str) -> Path:
+def build(target: str, *words: str, timeout_s: float = 110) -> Path:
     """Make a target of `native/`; test runs at the same time take turns."""
     directory = NATIVE / "build"
     directory.mkdir(exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run(
-            ["make", "-s", "-C", str(NATIVE), target],
+            ["make", "-s", "-C", str(NATIVE), target, *words],
             check=False,
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=timeout_s,
         )
     assert done.returncode == 0, done.stdout + done.stderr
     return directory

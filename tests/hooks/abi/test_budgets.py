@@ -1,3 +1,6 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hamid.hooks.abi.budgets import (
     USAGE_BUDGET,
     BudgetUse,
@@ -40,3 +43,15 @@ def test_a_device_that_was_never_wanted_has_no_use():
     assert decode_budget(USAGE_BUDGET.pack(9, 5, 0, 6, b"")) is None
     assert decode_budget(b"") is None
     assert decode_budget(bytes(63)) is None
+
+
+@given(st.binary(max_size=9000), st.booleans())
+def test_any_bytes_are_places_within_the_header_or_none(noise, keeps_head):
+    content = header()[: 44 if keeps_head else 0] + noise
+    content = content.ljust(USAGE_HEADER_BYTES, b"\xff")
+
+    places = decode_places(content)
+
+    assert all(0 < at <= USAGE_HEADER_BYTES - USAGE_BUDGET.size for at in places.values())
+    for at in places.values():
+        decode_budget(content[at : at + USAGE_BUDGET.size])

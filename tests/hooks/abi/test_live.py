@@ -1,6 +1,8 @@
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hamid.errors import AbiMismatch, HookError, PageCorrupt
 from hamid.hooks.abi.live import (
@@ -62,3 +64,17 @@ def test_a_page_that_is_cut_off_is_refused():
         decode_live_page(encode_live_page(CARDS, generation=7)[:-1])
     with pytest.raises(HookError):
         decode_live_page(struct.pack("<Q", 5))
+
+
+@given(st.binary(max_size=400), st.integers(0, 40))
+def test_any_bytes_are_a_live_page_or_are_refused_with_what_to_do(noise, kept):
+    page = encode_live_page(CARDS, generation=7)
+    behind_the_head = page[:kept] + noise[: len(page) - kept]
+
+    for changed in (noise, behind_the_head + page[len(behind_the_head) :]):
+        try:
+            rates = decode_live_page(changed)
+        except HookError as error:
+            assert error.hint
+        else:
+            assert isinstance(rates, LiveRates)

@@ -1,0 +1,131 @@
+"""Writes what the fuzzed readers start from: one small file a case, into corpus/<target>/.
+
+Run again when a page changes: `.venv/bin/python -m native.tests.fuzz.seeds`.
+tests/native/test_fuzz.py says when that was forgotten.
+"""
+
+import struct
+from pathlib import Path
+
+from hamid.hooks.abi.live import encode_live_page
+from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
+
+CORPUS = Path(__file__).parent / "corpus"
+CARD = "GPU-11111111-2222-3333-4444-555555555555"
+INSTANCE = "MIG-22222222-2222-3333-4444-555555555555"
+AS_IT_IS, MADE_RIGHT = b"\0", b"\1"
+
+# fuzz_usage.c: where a record writes, and the fields of the first slot.
+HEADER, ANYWHERE_IN_IT, SLOTS = 0, 1 << 30, 2 << 30
+STATE, START_TIME, NAMESPACE, USED, PENDING = 0, 1, 2, 8, 9
+EMPTY, GOOD, WRONG_SIZE = b"\0", b"\1", b"\2"
+
+
+def control_seeds() -> dict[str, bytes]:
+    """A byte (is the checksum to be made right), then a page."""
+    plain = DeviceLimit(device_uuid=CARD, memory_bytes=3000 << 20, core_percent=30)
+    terms = DeviceLimit(
+        device_uuid=CARD, memory_bytes=3000 << 20, context_bytes=300 << 20, fixed_bytes=1 << 30
+    )
+    pages = {
+        "none": ContainerLimits(devices=(), priority=0, generation=1),
+        "one": ContainerLimits(devices=(plain,), priority=1, generation=2),
+        "terms": ContainerLimits(devices=(terms,), priority=1, generation=3),
+        "two": ContainerLimits(
+            devices=(plain, DeviceLimit(device_uuid=INSTANCE, memory_bytes=None, weight=5)),
+            priority=1,
+            generation=4,
+            mode=CoreMode.PRIORITY,
+            trusts_mps=True,
+        ),
+    }
+    seeds = {name: MADE_RIGHT + encode_control_page(limits) for name, limits in pages.items()}
+    return seeds | {"as-it-is": AS_IT_IS + seeds["two"][1:], "empty": AS_IT_IS}
+
+
+def live_seeds() -> dict[str, bytes]:
+    """A byte (does its heart beat), then a page."""
+    page = encode_live_page((CARD, INSTANCE), generation=7)
+    rate = struct.calcsize("<128s48s")
+    return {
+        "unsaid": MADE_RIGHT + page,
+        "rate": MADE_RIGHT + page[:rate] + struct.pack("<Q", 500) + page[rate + 8 :],
+        "stop": MADE_RIGHT + page[:rate] + b"\xff" * 8 + page[rate + 8 :],
+        "stale": AS_IT_IS + page,
+        "short": MADE_RIGHT + page[:-1],
+        "empty": AS_IT_IS,
+    }
+
+
+def _record(region: int, word: int, value: int) -> bytes:
+    return struct.pack("<IQ", region | word, value)
+
+
+def usage_seeds() -> dict[str, bytes]:
+    """A byte (what to begin with), then records of what is written where."""
+    alive = _record(SLOTS, STATE, 1 | 1 << 32)
+    return {
+        "new": EMPTY,
+        "good": GOOD,
+        "cut": GOOD + WRONG_SIZE,
+        "held": GOOD + alive + _record(SLOTS, USED, 50 << 20),
+        "announced": GOOD + alive + _record(SLOTS, PENDING, 2**64 - 1),
+        "other-namespace": GOOD + alive + _record(SLOTS, NAMESPACE, 7),
+        "reused-pid": GOOD + alive + _record(SLOTS, START_TIME, 1) + _record(SLOTS, USED, 1 << 52),
+        "many-slots": GOOD + _record(HEADER, 5, 64 | 0xFFFFFFFF << 32),
+        "other-version": GOOD + _record(HEADER, 1, 2 | 0x1000 << 32),
+        "name-without-end": GOOD
+        + b"".join(_record(ANYWHERE_IN_IT, 16 + i, 0x4141414141414141) for i in range(6)),
+    }
+
+
+def surroundings_seeds() -> dict[str, bytes]:
+    """A byte that says what it is, then the text."""
+    fields = " ".join(str(n) for n in range(4, 45))
+    return {
+        "stat": b"\x80" + f"42 (a program) S {fields}\n".encode(),
+        "stat-named-oddly": b"\x80" + f"42 (a ) R 1 (b)) Z {fields}\n".encode(),
+        "stat-cut": b"\x80" + b"42 (sh) S 1 2 3",
+        "name": b"\x40" + CARD.encode(),
+        "percent": b"\x03" + b"33.5",
+        "percent-exponent": b"\x02" + b"1e1",
+        "dmem": b"\x04" + b"drm/0000:03:00.0/vram0 max\ndrm/1 1073741824\n",
+        "device": b"\x08" + INSTANCE.encode(),
+    }
+
+
+def budget_seeds() -> dict[str, bytes]:
+    """Due, now, cost, correction, rate."""
+    now = 10**12
+    words = {
+        "start": (now, now, 10**6, 0, 300),
+        "debt": (now + 10**9, now, 10**6, 10**9, 300),
+        "credit": (0, now, 10**6, 2**64 - 10**6, 999),
+        "nonsense": (2**64 - 1, now, 2**64 - 1, 1 << 63, 0),
+    }
+    return {
+        name: struct.pack("<QQQQH", due, time << 2, cost, more, rate)
+        for name, (due, time, cost, more, rate) in words.items()
+    }
+
+
+def all_seeds() -> dict[Path, bytes]:
+    """Each file of the corpus and what is in it."""
+    by_target = {
+        "budget": budget_seeds(),
+        "control": control_seeds(),
+        "live": live_seeds(),
+        "surroundings": surroundings_seeds(),
+        "usage": usage_seeds(),
+    }
+    return {
+        CORPUS / target / name: content
+        for target, seeds in by_target.items()
+        for name, content in seeds.items()
+    }
+
+
+if __name__ == "__main__":
+    for path, content in all_seeds().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
