@@ -1,6 +1,7 @@
 """The extender's verbs over HTTP: filter, prioritize and bind, under `/scheduler`.
 
-How a pod comes to its node. Filter looks at all nodes, answers with all that fit, and keeps room
+How a pod comes to its node. Filter looks at all nodes, answers with those that fit (all of them, or
+by a setting the best alone, so that nobody has to score the others), and keeps room
 on the best of them before it answers: kube-scheduler asks about the next pod while this one is
 still on its way to bind. Prioritize ranks the nodes so that the best one wins. Should another
 one be bound all the same (other extenders, plugins with large weights), bind decides anew there.
@@ -170,7 +171,7 @@ class Extender:
             )
 
     async def filter(self, args: FilterArgs) -> FilterResult:
-        """All nodes that fit, with room kept on the best; and why the others do not."""
+        """The nodes that fit, with room kept on the best; and why the others do not."""
         names = args.node_names
         if names is None:
             return FilterResult(
@@ -218,7 +219,7 @@ class Extender:
             self._metrics.decisions.labels("placed").inc()
             self.refused.drop(request.pod_uid)
             self.nominations.drop(request.pod_uid)
-            fitting = frozenset(outcome.node_names)
+            fitting = frozenset(outcome.node_names[: self._settings.offered_count or None])
         # kube-scheduler is not to look for pods to evict there: it knows nothing of cards, finds
         # nobody in the way, and puts that into the pod's status, each time in another order of the
         # nodes. That is a change of the pod, and so it tries it again, without end.

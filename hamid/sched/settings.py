@@ -43,6 +43,10 @@ class SchedSettings:
             make it fit.
         event_interval_s: how long such an event stays as it is where only amounts change.
         rank_step: the distance of two neighbours' scores; see `placement.score`.
+        offered_count: how many of the nodes that fit kube-scheduler gets to see, the best first;
+            0 is all of them. Ours wins in any case, so with 1 it comes out the same, and
+            kube-scheduler scores nothing: half of its time. All are needed where another
+            extender or plugin may turn down nodes after hamid.
     """
 
     node_policy: str = PolicyName.FRAGMENTATION.value
@@ -61,6 +65,7 @@ class SchedSettings:
     event_after_s: float = 10.0
     event_interval_s: float = 60.0
     rank_step: int = RANK_STEP
+    offered_count: int = 0
 
     def __post_init__(self) -> None:
         _chain("node_policy", self.node_policy)
@@ -82,6 +87,11 @@ class SchedSettings:
                     f"{name} is {getattr(self, name)}; it must be greater than 0",
                     hint="leave it out to get the default",
                 )
+        if self.offered_count < 0:
+            raise SettingsError(
+                f"offered_count is {self.offered_count}; it must not be negative",
+                hint="0 offers all nodes that fit, 1 the best alone",
+            )
 
     @property
     def policies(self) -> Policies:

@@ -45,6 +45,17 @@ async def test_filter_answers_with_all_nodes_that_fit_and_reserves_on_the_best(w
     assert reserved_on(world, call) == "a"
 
 
+async def test_by_a_setting_filter_answers_with_the_best_node_alone():
+    world = World(pod_wait_s=0.01, sync_wait_s=0.01, offered_count=1)
+    nodes = [registered("a"), registered("b", make_devices(2)), registered("c", [])]
+    (call,) = await world.create(*nodes, waiting())
+
+    result = await world.filter(call)
+
+    assert result.node_names == (reserved_on(world, call),) == ("a",)
+    assert result.failed_unresolvable == {"c": "the node registers no card"}
+
+
 async def test_what_is_reserved_is_not_offered_again(world):
     """Field report d 9: two filters in one turn of the loop, and room for one."""
     calls = await world.create(

@@ -40,3 +40,8 @@ def test_policies_of_the_cluster_are_chained_as_those_of_a_pod():
         node=(PolicyName.BINPACK, PolicyName.NUMA),
         device=(PolicyName.TOPOLOGY_AWARE, PolicyName.BINPACK),
     )
+
+
+def test_less_than_no_node_cannot_be_offered():
+    with pytest.raises(SettingsError, match="offered_count is -1"):
+        SchedSettings(offered_count=-1)
