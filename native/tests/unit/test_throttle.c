@@ -118,5 +118,22 @@ int main(void)
 		EXPECT_EQUAL(budget.charged_ns, 0);
 		EXPECT_EQUAL(budget_try(&budget, MS, 500), 0);
 	}
+
+	CHECK("a corrected rate may be over the whole, or tiny")
+	{
+		EXPECT_EQUAL(throttle_step(START, START, 10 * MS, 2000).due_ns, START + 5 * MS);
+		EXPECT_EQUAL(throttle_step(START, START, MS, 1).due_ns, START + 1000 * MS);
+	}
+
+	CHECK("that somebody wants the device is said once in a while")
+	{
+		struct hamid_budget budget = {0};
+		budget_want(&budget, START);
+		EXPECT_EQUAL(budget.wanted_ns, START);
+		budget_want(&budget, START + MS);
+		EXPECT_EQUAL(budget.wanted_ns, START);
+		budget_want(&budget, START + 3 * MS);
+		EXPECT_EQUAL(budget.wanted_ns, START + 3 * MS);
+	}
 	return test_report();
 }
