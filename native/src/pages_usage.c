@@ -38,12 +38,15 @@ static struct process_identity self;
 
 static uint32_t reap(struct hamid_usage *page)
 {
+	if (atomic_load(&own_slot) == USAGE_NO_SLOT)
+		usage_slots_forget(page, &self);
 	return usage_slots_reap(page, atomic_load(&own_slot), self.pid_namespace);
 }
 
 static int claim_slot(struct hamid_usage *page)
 {
 	self = liveness_self();
+	usage_slots_forget(page, &self);
 	uint32_t index = usage_slots_find_free(page);
 	if (index == USAGE_NO_SLOT && reap(page) > 0)
 		index = usage_slots_find_free(page);

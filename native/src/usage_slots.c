@@ -60,6 +60,18 @@ uint32_t usage_slots_reap(struct hamid_usage *page, uint32_t own, uint64_t pid_n
 	return reaped;
 }
 
+void usage_slots_forget(struct hamid_usage *page, const struct process_identity *self)
+{
+	const uint32_t end = usage_slots_end(page);
+	for (uint32_t i = 0; i < end; i++) {
+		struct hamid_usage_slot *slot = usage_slot_at(page, i);
+		if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != HAMID_SLOT_FREE &&
+		    slot->pid == self->pid && slot->start_time_ticks == self->start_time_ticks &&
+		    slot->pid_namespace == self->pid_namespace && !usage_file_is_slot_locked(i))
+			usage_slots_clear(slot);
+	}
+}
+
 uint32_t usage_slots_find_free(struct hamid_usage *page)
 {
 	for (uint32_t i = 0; i < HAMID_SLOTS_MAX; i++)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "hamid_pages.h"
+#include "liveness.h"
 
 #define USAGE_NO_SLOT UINT32_MAX
 
@@ -21,6 +22,12 @@ uint32_t usage_slots_end(struct hamid_usage *page);
 
 /* Clear the slots of processes that are gone, but for `own`; how many. */
 uint32_t usage_slots_reap(struct hamid_usage *page, uint32_t own, uint64_t pid_namespace);
+
+/*
+ * Clear what this process held as another program, before exec: whose lock went with that program, while pid, start
+ * time and, once this one has joined, the mapping are as before.
+ */
+void usage_slots_forget(struct hamid_usage *page, const struct process_identity *self);
 
 /* A free one, or USAGE_NO_SLOT. */
 uint32_t usage_slots_find_free(struct hamid_usage *page);
