@@ -63,7 +63,8 @@ async def _create_workload(cluster: SimulatedCluster, item: Item) -> None:
 
 
 def _refused(item: Item, error: ApiError) -> SettingsError:
-    name = item.object["metadata"].get("name")
+    metadata = item.object["metadata"]
+    name = metadata.get("name") or metadata["generateName"]
     return SettingsError(
         f"the API server does not take {item.resource.kind} {name!r}: {error.message}",
         hint="mend the manifest",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.codec.quota import decode_quota
 from hamid.daemon.simulate.manifests import DEFAULT_NAMESPACE, load_manifests
-from hamid.daemon.simulate.shapes import require_pod_shape
+from hamid.daemon.simulate.shapes import require_pod_shape, require_shape
 from hamid.daemon.simulate.workloads import WORKLOAD_KINDS, workload_pods
 from hamid.errors import SettingsError
 from hamid.kube.errors import Invalid
@@ -115,6 +115,7 @@ class _Planner:
                 f"{manifest.where}: nodes do not come from manifests",
                 hint="describe it in the file of nodes (make run NODES=nodes.yaml)",
             )
+        require_shape(manifest.where, item.resource, body)
         if item.resource == PODS:
             require_pod_shape(manifest.where, body, our_resources=ours)
         elif item.makes_pods:
@@ -124,7 +125,7 @@ class _Planner:
                 raise SettingsError(f"{manifest.path}: {error.message}", hint=error.hint) from error
             template = body["spec"]["template"]
             require_pod_shape(f"{manifest.where}: spec.template", template, our_resources=ours)
-            for pod in pods:
+            for pod in pods if body["metadata"].get("name") else ():
                 self._claim(manifest, PODS.kind, item.namespace, pod["metadata"]["name"])
         elif item.resource == RESOURCE_QUOTAS:
             meta = {**body["metadata"], "namespace": item.namespace}

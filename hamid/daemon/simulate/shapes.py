@@ -1,4 +1,4 @@
-"""What a pod must look like to be sent at all; what it asks for is the webhook's to judge.
+"""What an object must look like to be sent at all; what a pod asks for is the webhook's to judge.
 
 The real API server cannot even decode such objects and answers 400; here they are bad input, found
 before anything starts.
@@ -6,36 +6,32 @@ before anything starts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from hamid.errors import SettingsError
+from hamid.kube.fake.shapes import first_misfit
+from hamid.kube.port import PODS
 from hamid.model.quantities import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from hamid.kube.port import JsonObject
+    from hamid.kube.port import JsonObject, Resource
 
-_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_SHOWN_CHARS: Final = 120
+_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
 def require_pod_shape(where: str, pod: JsonObject, *, our_resources: Collection[str]) -> None:
     """Raise `SettingsError`, naming the place, if the pod or pod template is malformed."""
-    metadata = _object(where, pod.get("metadata"), "metadata")
-    for field in ("labels", "annotations"):
-        for key, value in _object(where, metadata.get(field), f"metadata.{field}").items():
-            if not isinstance(value, str):
-                raise _wrong(where, f"metadata.{field}[{key}]", value, "a text; put it in quotes")
-    spec = _object(where, pod.get("spec"), "spec")
+    require_shape(where, PODS, pod)
+    spec = pod.get("spec") or {}
     if not spec.get("containers"):
         raise _wrong(where, "spec.containers", spec.get("containers"), "a list of containers")
-    for field in ("nodeName", "schedulerName"):
-        if not isinstance(spec.get(field, ""), str | None):
-            raise _wrong(where, f"spec.{field}", spec[field], "a text; put it in quotes")
     names = [
-        _container_name(where, f"spec.{field}[{index}]", entry, our_resources)
+        _container_name(where, f"spec.{field}[{index}]", container or {}, our_resources)
         for field in _LISTS
-        for index, entry in enumerate(_list(where, spec.get(field), f"spec.{field}"))
+        for index, container in enumerate(spec.get(field) or ())
     ]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
@@ -45,40 +41,40 @@ def require_pod_shape(where: str, pod: JsonObject, *, our_resources: Collection[
         )
 
 
-def _container_name(where: str, place: str, entry: Any, our_resources: Collection[str]) -> str:
-    container = _object(where, entry, place)
+def require_shape(where: str, resource: Resource, item: JsonObject) -> None:
+    """Raise `SettingsError`, naming the place, if a field is not of the kind that it must be."""
+    misfit = first_misfit(resource, item)
+    if misfit is not None:
+        raise _wrong(where, misfit.place, misfit.found, misfit.expected)
+
+
+def _container_name(
+    where: str, place: str, container: JsonObject, our_resources: Collection[str]
+) -> str:
     name = container.get("name")
     if not isinstance(name, str) or not name:
         raise _wrong(where, f"{place}.name", name, "a name")
-    resources = _object(where, container.get("resources"), f"{place}.resources")
+    resources = container.get("resources") or {}
     for field in ("limits", "requests"):
-        at = f"{place}.resources.{field}"
-        for resource, amount in _object(where, resources.get(field), at).items():
+        for resource, amount in (resources.get(field) or {}).items():
             if resource in our_resources:
                 continue
             try:
                 parse_quantity(str(amount))
             except QuantityError as error:
-                raise _wrong(where, f"{at}[{resource}]", amount, "a quantity") from error
+                at = f"{place}.resources.{field}[{resource}]"
+                raise _wrong(where, at, amount, "a quantity") from error
     return name
 
 
-def _object(where: str, value: Any, place: str) -> JsonObject:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _wrong(where, place, value, "an object")
-    return value
-
-
-def _list(where: str, value: Any, place: str) -> list[Any]:
-    if not isinstance(value, list | None):
-        raise _wrong(where, place, value, "a list")
-    return value or []
-
-
 def _wrong(where: str, place: str, found: object, expected: str) -> SettingsError:
-    shown = "missing" if found is None else repr(found)
+    shown = "missing" if found is None else shortened(found)
     return SettingsError(
         f"{where}: {place} is {shown}, expected {expected}", hint="mend the manifest"
     )
+
+
+def shortened(found: object) -> str:
+    """What was found, as much of it as is needed to find it again."""
+    text = repr(found)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 WORKLOADS: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS)
 WORKLOAD_KINDS: Final = frozenset(resource.kind for resource in WORKLOADS)
 MAX_PODS: Final = 10_000
+_BASE_LENGTH: Final = 58
+"""Controllers cut what is before the suffix to this, and so stay within a label's 63 letters."""
 _SUFFIX_LENGTH: Final = 5
 _SUFFIX_COUNT: Final = len(NAME_SUFFIX_CHARS) ** _SUFFIX_LENGTH
 _STRIDE: Final = 5_318_011
@@ -37,6 +39,12 @@ def workload_pods(workload: JsonObject) -> list[JsonObject]:
             f"{_called(workload)} has no spec.template.spec", hint="give it a pod template"
         )
     return [_pod(workload, template, number) for number in range(pod_count(workload))]
+
+
+def workload_name(workload: JsonObject) -> str:
+    """Its name, or the beginning of the name that the API server will give it."""
+    metadata = workload["metadata"]
+    return str(metadata.get("name") or metadata["generateName"])
 
 
 def pod_count(workload: JsonObject) -> int:
@@ -67,13 +75,15 @@ def _pod(workload: JsonObject, template: JsonObject, number: int) -> JsonObject:
     metadata = copy.deepcopy(template.get("metadata") or {})
     is_numbered = workload["kind"] == STATEFUL_SETS.kind
     suffix = str(number) if is_numbered else _suffix(workload, number)
-    metadata["name"] = f"{owner['name']}-{suffix}"
+    # What gets a name by its prefix has none yet: its pods are made to be looked at.
+    name = workload_name(workload)
+    metadata["name"] = f"{name}-{suffix}" if is_numbered else f"{name}-"[:_BASE_LENGTH] + suffix
     metadata["namespace"] = owner.get("namespace") or DEFAULT_NAMESPACE
     metadata["ownerReferences"] = [
         {
             "apiVersion": workload["apiVersion"],
             "kind": workload["kind"],
-            "name": owner["name"],
+            "name": name,
             "uid": owner.get("uid", ""),
             "controller": True,
         }
@@ -90,7 +100,7 @@ def _suffix(workload: JsonObject, number: int) -> str:
     """Five letters, different for each number; a workload of another kind has others."""
     metadata = workload["metadata"]
     namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
-    start = zlib.crc32(f"{workload['kind']}/{namespace}/{metadata['name']}".encode())
+    start = zlib.crc32(f"{workload['kind']}/{namespace}/{workload_name(workload)}".encode())
     place = (start + number * _STRIDE) % _SUFFIX_COUNT
     letters = []
     for _ in range(_SUFFIX_LENGTH):
@@ -100,4 +110,4 @@ def _suffix(workload: JsonObject, number: int) -> str:
 
 
 def _called(workload: JsonObject) -> str:
-    return f"{workload['kind']} {workload['metadata'].get('name')!r}"
+    return f"{workload['kind']} {workload_name(workload)!r}"

@@ -14,13 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from hamid.kube.errors import (
-    AlreadyExists,
-    Conflict,
-    Invalid,
-    NotFound,
-)
-from hamid.kube.fake import rules
+from hamid.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from hamid.kube.fake import rules, shapes
 from hamid.kube.fake.admission import Admission, Operation
 from hamid.kube.fake.binding import bound
 from hamid.kube.fake.catalog import Catalog
@@ -153,11 +148,7 @@ class FakeApi:
         """Create an object, webhooks asked."""
         async with self.gate.request(target, "create"):
             served = self.catalog.of(target.resource)
-            item = self._named(target, body)
-            rules.defaulted(target.resource, item, self.features)
-            item = await self._admitted(target, "create", item, None)
-            rules.check(target.resource, item)
-            rules.begin(served, item)
+            item = await self._made(target, body)
             name = item["metadata"]["name"]
             if self.store.get(target.resource, target.namespace, name):
                 raise AlreadyExists(f'{target.resource.label} "{name}" already exists')
@@ -166,6 +157,7 @@ class FakeApi:
     async def update(self, target: Target, body: JsonObject) -> JsonObject:
         """Replace an object or its status."""
         async with self.gate.request(target, "update"):
+            shapes.require_shape(target.resource, body)
             return await self._update(target, self._existing(target), body)
 
     async def patch(self, target: Target, patch: PatchBody, kind: PatchKind) -> JsonObject:
@@ -249,8 +241,8 @@ class FakeApi:
     ) -> JsonObject:
         metadata["uid"] = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         metadata["creationTimestamp"] = self.now()
-        head = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-        return {**(body or {}), **head}
+        head = {"kind": resource.kind, "apiVersion": resource.api_version}
+        return {**(body or {}), **head, "metadata": metadata}
 
     def now(self) -> str:
         """The time as the API writes it."""
@@ -279,14 +271,21 @@ class FakeApi:
         rules.defaulted(target.resource, item, self.features)
         return item
 
-    async def _create_applied(self, target: Target, patch: JsonObject) -> JsonObject:
-        served = self.catalog.of(target.resource)
-        patch.setdefault("metadata", {}).setdefault("name", target.name)
-        item = self._named(target, patch)
+    async def _made(self, target: Target, body: JsonObject) -> JsonObject:
+        """The new object as it is stored, webhooks asked."""
+        shapes.require_shape(target.resource, body)
+        item = self._named(target, body)
         rules.defaulted(target.resource, item, self.features)
         item = await self._admitted(target, "create", item, None)
         rules.check(target.resource, item)
-        rules.begin(served, item)
+        rules.begin(self.catalog.of(target.resource), item)
+        return item
+
+    async def _create_applied(self, target: Target, patch: JsonObject) -> JsonObject:
+        served = self.catalog.of(target.resource)
+        shapes.require_shape(target.resource, patch)
+        metadata = {"name": target.name, **(patch.get("metadata") or {})}
+        item = await self._made(target, {**patch, "metadata": metadata})
         return item if target.is_dry_run else self._insert(served, item)
 
     async def _patch(self, target: Target, patch: PatchBody, kind: PatchKind) -> JsonObject:
@@ -294,7 +293,9 @@ class FakeApi:
         for _ in range(PATCH_TRIES):
             old = self._existing(target)
             new = copied(patched(old, patch, kind))
-            is_sure = new["metadata"].get("resourceVersion") == old["metadata"]["resourceVersion"]
+            shapes.require_shape(target.resource, new)
+            version = (new.get("metadata") or {}).get("resourceVersion")
+            is_sure = version == old["metadata"]["resourceVersion"]
             try:
                 return await self._update(target, old, new)
             except Conflict:
@@ -304,7 +305,7 @@ class FakeApi:
 
     async def _update(self, target: Target, old: JsonObject, new: JsonObject) -> JsonObject:
         served = self.catalog.of(target.resource)
-        metadata = new.setdefault("metadata", {})
+        metadata = new["metadata"] = new.get("metadata") or {}
         wanted_version = metadata.get("resourceVersion") or old["metadata"]["resourceVersion"]
         if not metadata.get("resourceVersion") and target.resource == LEASES:
             raise Invalid(
@@ -375,11 +376,7 @@ class FakeApi:
 
     def _bookmark(self, resource: Resource) -> JsonObject:
         metadata = {"resourceVersion": str(self.store.version), "creationTimestamp": None}
-        return {
-            "kind": resource.kind,
-            "apiVersion": resource.api_version,
-            "metadata": metadata,
-        }
+        return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
 
 
 def _predicate(target: Target, selection: Selection) -> Predicate:

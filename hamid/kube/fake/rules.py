@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hamid.kube.port import JsonObject, Resource
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME: Final = 253
 _RBAC_NAME: Final = re.compile(r"[^/%]+")
 # Resources with a slash in their names other than these are extended ones.
 _NATIVE_PREFIXES: Final = ("kubernetes.io/", "requests.kubernetes.io/")
@@ -45,6 +46,11 @@ def check_name(resource: Resource, name: Any) -> None:
             f'{resource.kind}.{resource.group} "{name}" is invalid: metadata.name: Invalid value:'
             f' "{name}": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric'
             " characters, '-' or '.', and must start and end with an alphanumeric character"
+        )
+    if len(name) > _LONGEST_NAME:
+        raise Invalid(
+            f'{resource.kind}.{resource.group} "{name}" is invalid: metadata.name: Too long: may not'
+            f" be more than {_LONGEST_NAME} bytes"
         )
 
 

@@ -126,7 +126,11 @@ def test_pods_of_the_same_generated_name_are_different_pods(tmp_path):
             "apiVersion extensions/v1beta1, which is not served",
             id="a version of long ago",
         ),
-        pytest.param((workload(replicas="x"),), "spec.replicas 'x'", id="a malformed workload"),
+        pytest.param(
+            (workload(replicas="x"),),
+            "spec.replicas is 'x', expected a whole number",
+            id="a malformed workload",
+        ),
         pytest.param(
             (workload(template={"spec": {"containers": []}}),),
             "spec.template: spec.containers is []",
@@ -140,3 +144,11 @@ def test_what_cannot_be_applied_is_an_error(tmp_path, documents, said):
 
     assert said in caught.value.message
     assert "given.yaml" in caught.value.message
+
+
+def test_workloads_that_the_api_server_names_may_be_there_more_than_once(tmp_path):
+    documents = [{**workload("Job"), "metadata": {"generateName": "train-"}} for _ in range(2)]
+
+    plan = plan_of(tmp_path, *documents)
+
+    assert [item.object["metadata"]["generateName"] for item in plan.pods] == ["train-", "train-"]

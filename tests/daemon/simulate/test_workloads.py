@@ -97,3 +97,19 @@ def test_a_workload_that_says_nothing_sensible_is_an_error(document, said):
         workload_pods(document)
 
     assert said in caught.value.message
+
+
+def test_names_are_cut_as_controllers_cut_them():
+    (made,) = workload_pods(workload(name="a" * 80))
+
+    assert len(made["metadata"]["name"]) == 63
+    assert made["metadata"]["ownerReferences"][0]["name"] == "a" * 80
+
+
+def test_pods_of_a_workload_that_is_yet_to_be_named_can_be_looked_at():
+    document = workload("Job")
+    document["metadata"] = {"generateName": "train-"}
+
+    (made,) = workload_pods(document)
+
+    assert made["metadata"]["name"].startswith("train-")
