@@ -102,7 +102,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 static bool read_limits(const char *path)
 {
 	uint8_t page[HAMID_CONTROL_BYTES_MAX + 1];
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* be it a pipe: nothing is waited for */
 	if (fd < 0) {
 		refuse(path, strerror(errno));
 		return false;

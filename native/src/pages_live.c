@@ -36,7 +36,7 @@ static bool is_page_of_ours(const struct hamid_live *page, size_t length)
 
 static const struct hamid_live *map(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return NULL;
 	const struct hamid_live *page = NULL;

@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import struct
+import zlib
 
 import pytest
 
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME, USAGE_PAGE_NAME
+from hamid.hooks.abi.pages import USAGE_PAGE_BYTES
 from tests.native.container import CARD, CARD_MIB, limits
 
 pytestmark = pytest.mark.native
@@ -17,19 +20,71 @@ GOOD = limits((CARD, 3000))
 FLIPPED = bytes([*GOOD[:180], GOOD[180] ^ 1, *GOOD[181:]])
 
 
+def sealed(offset: int, patch: bytes) -> bytes:
+    """A page that its checksum does not betray: wrong in this place alone."""
+    page = bytearray(GOOD)
+    page[offset : offset + len(patch)] = patch
+    page[52:56] = bytes(4)
+    page[52:56] = struct.pack("<I", zlib.crc32(page))
+    return bytes(page)
+
+
+TOO_SHORT = "it is too short"
+MAGIC = "it does not start with the magic number"
+VERSION = "it was written for another version of this library"
+SIZES = "its parts have the wrong size"
+LENGTH = "its length is not what its header says"
+FLAGS = "its flags are unknown"
+TERMS = "it has memory terms, but says it has none"
+NO_TEXT = "a device's UUID is no text"
+
+
 @pytest.mark.parametrize(
-    "page",
+    ("page", "why"),
     [
-        pytest.param(b"", id="an empty page"),
-        pytest.param(GOOD[:-1], id="a page cut short"),
-        pytest.param(GOOD + b"\0", id="a page with more behind it"),
-        pytest.param(FLIPPED, id="a page with a flipped bit"),
-        pytest.param(bytes(len(GOOD)), id="zeroes"),
-        pytest.param(GOOD[:8] + b"\x02" + GOOD[9:], id="a page of another version"),
-        pytest.param(None, id="no page"),
+        pytest.param(None, "No such file or directory", id="no page"),
+        pytest.param(b"", TOO_SHORT, id="an empty page"),
+        pytest.param(GOOD[:127], TOO_SHORT, id="half a header"),
+        pytest.param(GOOD[:-1], LENGTH, id="a page cut short"),
+        pytest.param(GOOD + b"\0", LENGTH, id="a page with more behind it"),
+        pytest.param(GOOD + bytes(9000), LENGTH, id="a page with much more behind it"),
+        pytest.param(FLIPPED, "its checksum is wrong", id="a flipped bit"),
+        pytest.param(bytes(len(GOOD)), MAGIC, id="zeroes"),
+        pytest.param(b"\xff" * len(GOOD), MAGIC, id="ones"),
+        pytest.param(b"memory = 3000\n" * 20, MAGIC, id="text"),
+        pytest.param(sealed(8, b"\x02"), VERSION, id="another version"),
+        pytest.param(sealed(47, b"\x80"), VERSION, id="a feature that we do not know"),
+        pytest.param(sealed(16, b"\x40"), SIZES, id="a shorter header"),
+        pytest.param(sealed(20, b"\x40"), SIZES, id="shorter devices"),
+        pytest.param(sealed(12, b"\x08"), LENGTH, id="another size"),
+        pytest.param(sealed(24, b"\x02"), LENGTH, id="more devices than there are"),
+        pytest.param(
+            sealed(24, b"\xff" * 4), "it names too many devices", id="billions of devices"
+        ),
+        pytest.param(sealed(28, b"\x03"), "its mode is unknown", id="a mode that we do not know"),
+        pytest.param(sealed(56, b"\x01"), FLAGS, id="flags without the feature"),
+        pytest.param(sealed(127, b"\x01"), "reserved bytes are not zero", id="reserved bytes"),
+        pytest.param(sealed(128, bytes(48)), NO_TEXT, id="a device without a name"),
+        pytest.param(sealed(128, b"x" * 48), NO_TEXT, id="a name without an end"),
+        pytest.param(sealed(130, b"\n"), NO_TEXT, id="a name with a line break"),
+        pytest.param(sealed(130, b"\xff"), NO_TEXT, id="a name that is not ASCII"),
+        pytest.param(
+            sealed(184, b"\x65"), "a core limit is over 100 percent", id="a cap of 101 percent"
+        ),
+        pytest.param(sealed(192, b"\x01"), TERMS, id="memory terms without the feature"),
+        pytest.param(
+            sealed(255, b"\x01"),
+            "reserved bytes of a device are not zero",
+            id="reserved bytes of a device",
+        ),
+        pytest.param(
+            limits((CARD, 3000), (CARD.replace("GPU", "MIG"), 3000)),
+            "it names a device twice",
+            id="one device twice",
+        ),
     ],
 )
-def test_without_a_page_to_trust_there_is_no_memory(container, page):
+def test_without_a_page_to_trust_there_is_no_memory_and_one_line_says_why(container, page, why):
     if page is not None:
         container.write_page(page)
 
@@ -38,8 +93,61 @@ def test_without_a_page_to_trust_there_is_no_memory(container, page):
     assert done.stdout.count(NOT_PERMITTED) == 4  # twice the memory, twice the figures
     assert f'"nvmlDeviceGetMemoryInfo", "result": {NVML_NO_PERMISSION}' in done.stdout
     assert len(done.stderr.splitlines()) == 1
-    assert str(container.limits_dir / CONTROL_PAGE_NAME) in done.stderr
+    assert done.stderr == (
+        f"hamid error: device memory is refused, for {container.limits_dir / CONTROL_PAGE_NAME} "
+        f"cannot be trusted: {why}; the node's hamid daemon writes it: see its log, then delete the "
+        "pod so that it is written anew\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link to nowhere", "link to a loop"])
+def test_what_is_no_file_is_no_page_and_nothing_waits_for_it(container, kind):
+    path = container.limits_dir / CONTROL_PAGE_NAME
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere" if kind == "link to nowhere" else path.name)
+
+    done = container.run("alloc_mib", 1, 1)
+
+    assert done.stdout.count(NOT_PERMITTED) == 4
+    assert len(done.stderr.splitlines()) == 1
     assert "delete the pod" in done.stderr
+
+
+USAGE_VERSION_IS_OTHER = struct.pack("<QI", int.from_bytes(b"HAMIDUSE", "little"), 99)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        pytest.param(USAGE_VERSION_IS_OTHER, "it has the wrong size", id="a short page"),
+        pytest.param(
+            USAGE_VERSION_IS_OTHER.ljust(USAGE_PAGE_BYTES, b"\0"),
+            "it is not a page of this version",
+            id="another version",
+        ),
+        pytest.param(
+            b"x" * USAGE_PAGE_BYTES, "it is not a page of this version", id="another file"
+        ),
+    ],
+)
+def test_books_that_cannot_be_kept_give_no_memory_and_one_line_says_why(container, content, why):
+    container.limit((CARD, 100))
+    path = container.usage_dir / USAGE_PAGE_NAME
+    path.write_bytes(content)
+
+    done = container.run("alloc_mib", 1, 1)
+
+    assert done.stdout.count(NOT_PERMITTED) == 4
+    assert done.stderr == (
+        f"hamid error: device memory is refused, for it cannot be counted in {path}: {why}; the "
+        "file has to be writable for every user of the container: delete the pod so that it is "
+        "made anew\n"
+    )
+    assert path.read_bytes() == content
 
 
 def test_a_page_that_becomes_unreadable_takes_no_memory_away(container):
