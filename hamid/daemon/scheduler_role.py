@@ -19,6 +19,7 @@ from hamid.sched.elector import ElectorMetrics, LeaderWork, LeaseElector
 from hamid.sched.explainer import Explainer
 from hamid.sched.extender import PREFIX, Extender, ExtenderMetrics
 from hamid.sched.lookup import PodLookup
+from hamid.sched.nominations import Nominations
 from hamid.sched.preempt_verb import PreemptVerb
 from hamid.sched.preemptor import PreemptionMetrics, Preemptor
 from hamid.sched.quota_lookup import QuotaLookup
@@ -228,6 +229,7 @@ def _extender(
         cache=cache,
         lookup=lookup,
         leadership=elector,
+        nominations=Nominations(clock=ports.clock, freed=cache.freed.on),
         settings=settings.sched,
         wall_clock=ports.wall_clock,
         metrics=BindMetrics.declared_in(ports.registry),

@@ -12,7 +12,7 @@ How a bind ends, and what becomes of the reservation:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from hamid.kube.errors import ApiError, Conflict, Unavailable
 from hamid.model import names as wire
 from hamid.sched.placement.explain import node_sentence
 from hamid.sched.placement.place import NodePlacement
+from hamid.sched.placement.typical import Arrivals
 from hamid.sched.placement.within import place_within
 from hamid.web.errors import Refusal
 
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
     from hamid.codec.extender import BindingArgs
     from hamid.kube.port import KubePort
     from hamid.model.allocation import PodAllocation
-    from hamid.model.quota import Payer
     from hamid.model.request import PodRequest
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
     from hamid.sched.lookup import PodLookup
+    from hamid.sched.nominations import Nominations
+    from hamid.sched.records import PodRecord
     from hamid.sched.settings import SchedSettings
 
 log = structlog.get_logger(__name__)
@@ -83,16 +85,20 @@ class Binder:
     """Binds pods to the node that kube-scheduler chose.
 
     Attributes:
+        nominations: room that is kept for others.
         wall_clock: seconds since the epoch, for HAMi's annotations.
+        arrivals: what usually comes, by which is decided what is left.
     """
 
     kube: KubePort
     cache: ClusterCache
     lookup: PodLookup
     leadership: Leadership
+    nominations: Nominations
     settings: SchedSettings
     wall_clock: Callable[[], float]
     metrics: BindMetrics
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
     async def bind(self, args: BindingArgs) -> None:
         """Bind the pod with what is reserved for it there, or with what it gets there now.
@@ -132,7 +138,7 @@ class Binder:
             await self._send(args, {})
             return
         # No await from here until the reservation says that the bind was sent.
-        allocation = self._decide(record.request, record.payer, args.node_name)
+        allocation = self._decide(record, record.request, args.node_name)
         self.cache.assume_sent(allocation, record.payer)
         await self._send_allocation(args, record.request, allocation)
         log.info(
@@ -143,7 +149,7 @@ class Binder:
             device_uuids=sorted({s.device_uuid for c in allocation.containers for s in c.shares}),
         )
 
-    def _decide(self, request: PodRequest, payer: Payer | None, node_name: str) -> PodAllocation:
+    def _decide(self, record: PodRecord, request: PodRequest, node_name: str) -> PodAllocation:
         """What was reserved on this node, if it still holds good, or else what there is now."""
         kept = self.cache.reservation(request.pod_uid)
         if kept is not None and kept.allocation.node_name == node_name:
@@ -160,8 +166,15 @@ class Binder:
             raise BindRefused(
                 f"node {node_name} is not known", hint="it was deleted; the pod is tried again"
             )
+        seen = self.nominations.laid_over(
+            {node_name: node}, pod_uid=request.pod_uid, priority=record.priority
+        )
         outcome = place_within(
-            request, node, bounds=self.cache.bounds(payer), policies=self.settings.policies
+            request,
+            seen[node_name],
+            bounds=self.cache.bounds(record.payer),
+            policies=self.settings.policies,
+            typical=self.arrivals.typical,
         )
         if not isinstance(outcome, NodePlacement):
             raise BindRefused(

@@ -34,7 +34,6 @@ from hamid.errors import HamidError
 from hamid.model.node import NodeSnapshot
 from hamid.sched.bind import not_leading
 from hamid.sched.known_node import PLUGIN_AWAY
-from hamid.sched.nominations import Nominations
 from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.rows import Placer
@@ -123,12 +122,12 @@ class Extender:
         self._clock = clock
         self._wall_clock = wall_clock
         self._metrics = metrics
-        self._placer = Placer(policies=settings.policies)
+        self._placer = Placer(policies=settings.policies, arrivals=binder.arrivals)
         self._has_looked_around = False
         self._rankings: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self.explanations = Verdicts(capacity=settings.verdict_count)
         self.refused = Refused()
-        self.nominations = Nominations(clock=clock, freed=cache.freed.on)
+        self.nominations = binder.nominations
 
     def routes(self) -> Sequence[web.AbstractRouteDef]:
         """The routes of the three verbs."""

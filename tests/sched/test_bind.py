@@ -1,4 +1,6 @@
 import asyncio
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -7,11 +9,14 @@ from hamid.kube.errors import Conflict, NotFound, TooManyRequests, Unavailable
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.model import names as wire
+from hamid.model.quantities import MemoryMib
 from hamid.sched.bind import BindRefused
+from hamid.sched.nominations import Nomination
+from hamid.sched.placement.typical import CardAsk, Shape
 from hamid.sched.reservations import Stage
 from hamid.web.errors import Refusal
 from tests.builders import container_object, pod_object
-from tests.sched.builders import make_devices
+from tests.sched.builders import make_allocation, make_devices, make_share
 from tests.sched.objects import registered, waiting
 from tests.sched.world import World
 
@@ -123,6 +128,57 @@ async def test_another_node_without_room_is_refused_with_numbers(world):
 
     assert writes(world) == 0
     assert world.cache.reservations() == ()
+
+
+@pytest.mark.parametrize(
+    ("priority", "is_bound"),
+    [
+        pytest.param(9, False, id="of lower priority"),
+        pytest.param(10, False, id="of equal priority"),
+        pytest.param(11, True, id="of higher priority"),
+    ],
+)
+async def test_a_pod_that_is_decided_anew_respects_room_that_is_being_made(
+    world, priority, is_bound
+):
+    call = await placed(world, mib=30_000, priority=priority)
+    world.clock.advance(31)
+    world.binder.nominations.put(
+        Nomination(
+            allocation=make_allocation(
+                make_share("card-0", memory_mib=30_000), uid="high", node_name="node-a"
+            ),
+            priority=10,
+            victims=frozenset(),
+            expires_at=world.clock() + 60,
+        )
+    )
+
+    refusal = pytest.raises(BindRefused, match="need 30000 MiB, most free 10000 MiB")
+    with nullcontext() if is_bound else refusal:
+        await world.binder.bind(call.bind("node-a"))
+
+    assert ("nodeName" in (await world.pod(call))["spec"]) is is_bound
+
+
+async def test_a_pod_that_is_decided_anew_gets_the_card_that_filter_would_choose(world):
+    """What usually comes has changed meanwhile, and with it what is best left free."""
+    small, large = make_devices(2)
+    devices = (replace(small, memory_mib=24_000), replace(large, memory_mib=40_000))
+    call = await placed(world, registered(devices=devices), mib=10_000)
+    expected = world.cache.reservation(call.uid).allocation
+    typical = CardAsk(device_count=1, memory=MemoryMib(mib=24_000), core_percent=0)
+    for number in range(100):
+        world.binder.arrivals.count(str(number), (Shape(cards=typical),))
+    again = await world.filter(call)
+    assert again.node_names
+    learned = world.cache.reservation(call.uid).allocation
+    assert learned != expected
+    world.clock.advance(31)
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert world.cache.reservation(call.uid).allocation == learned
 
 
 async def test_a_reservation_that_has_expired_is_made_anew(world):

@@ -10,6 +10,7 @@ from hamid.sched.cache import ClusterCache
 from hamid.sched.extender import Extender, ExtenderMetrics
 from hamid.sched.leadership import FixedLeadership
 from hamid.sched.lookup import PodLookup
+from hamid.sched.nominations import Nominations
 from hamid.sched.settings import SchedSettings
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
 
@@ -51,6 +52,7 @@ class World:
             cache=self.cache,
             lookup=lookup,
             leadership=self.leadership,
+            nominations=Nominations(clock=self.clock, freed=self.cache.freed.on),
             settings=self.settings,
             wall_clock=lambda: 1_755_757_239.5,
             metrics=BindMetrics.declared_in(self.registry),

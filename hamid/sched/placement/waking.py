@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.model.quota import NO_CHARGE, charge, least_charge, overdrafts
 from hamid.sched.placement.place import NodePlacement, with_allocation
+from hamid.sched.placement.typical import Arrivals
 from hamid.sched.placement.within import place_within
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 TRIES: Final = 5_000
 """How many times a pod is held against a node in one round; some 50 µs each."""
+_ANY_TYPICAL: Final = Arrivals().typical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,9 @@ def fitting(
 def _placed(waiter: Waiter, node: NodeSnapshot, policies: Policies) -> object:
     if not _has_host(waiter.request, node):
         return None
-    return place_within(waiter.request, node, bounds=waiter.bounds, policies=policies)
+    return place_within(
+        waiter.request, node, bounds=waiter.bounds, policies=policies, typical=_ANY_TYPICAL
+    )
 
 
 def _has_host(request: PodRequest, node: NodeSnapshot) -> bool:

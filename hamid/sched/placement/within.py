@@ -22,7 +22,6 @@ from hamid.model.quota import (
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.place import NodePlacement, Placement, Unplaceable, place_on_node
-from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -112,12 +111,17 @@ def _sorted_out(
 
 
 def place_within(
-    request: PodRequest, node: NodeSnapshot, *, bounds: Sequence[Bound], policies: Policies
+    request: PodRequest,
+    node: NodeSnapshot,
+    *,
+    bounds: Sequence[Bound],
+    policies: Policies,
+    typical: Typical,
 ) -> NodePlacement | Refusal:
     """Return what the pod gets on the node within the bounds, or all that stands against it."""
     if (refusal := quota_refusal(request, bounds)) is not None:
         return refusal
-    found = place_on_node(request, node, policies=policies)
+    found = place_on_node(request, node, policies=policies, measure=Fragmentation(typical))
     if not isinstance(found, NodePlacement):
         return found
     outcome = within(
@@ -126,7 +130,7 @@ def place_within(
         bounds=bounds,
         nodes={node.node_name: node},
         policies=policies,
-        typical=Arrivals().typical,
+        typical=typical,
     )
     return outcome.best if isinstance(outcome, Placement) else outcome.refusals[node.node_name]
 
