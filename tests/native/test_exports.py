@@ -21,6 +21,14 @@ def defined_symbols(library):
     return sorted(line.split()[-1] for line in listing.splitlines())
 
 
+def asked_versions(library):
+    listing = subprocess.run(
+        ["objdump", "-T", str(library)], check=True, capture_output=True, text=True
+    ).stdout
+    assert "GLIBC_PRIVATE" not in listing
+    return {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", listing)}
+
+
 def test_rows_are_sorted_and_each_symbol_has_one():
     assert sorted(set(HOOKED)) == HOOKED
     assert len(HOOKED) == DEFINITIONS.count("\nHOOK(")
@@ -82,15 +90,7 @@ def test_the_library_needs_the_c_library_only(native_build):
 
 
 def test_the_library_asks_for_nothing_newer_than_glibc_2_17(native_build):
-    listing = subprocess.run(
-        ["objdump", "-T", str(native_build / "libhamid.so")],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-
-    asked = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", listing)}
+    asked = asked_versions(native_build / "libhamid.so")
 
     assert asked
     assert max(asked) <= (2, 17)
-    assert "GLIBC_PRIVATE" not in listing
