@@ -12,10 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from hamid.daemon.logs import LogFormat, LogLevel
 from hamid.daemon.structure import structure
+from hamid.daemon.yaml_text import load_yaml
 from hamid.errors import SettingsError
 from hamid.kube.settings import KubeSettings, PodAddress
 from hamid.model.sharing import SharingMode
@@ -249,15 +248,10 @@ def _in_own_namespace(document: dict[str, Any], settings: Settings) -> Settings:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(
-            f"cannot read {path}: {' '.join(str(error).split())}", hint="give a YAML file"
-        ) from error
-    if not isinstance(document, dict | None):
+    documents = load_yaml(path)
+    if len(documents) > 1 or not all(isinstance(document, dict) for document in documents):
         raise SettingsError(f"{path} is not an object", hint="begin it with names such as `sched:`")
-    return document or {}
+    return documents[0] if documents else {}
 
 
 def _environment_identity() -> dict[str, str]:

@@ -107,7 +107,9 @@ def test_an_error_names_the_file_and_the_place_in_it(load, tmp_path, text, messa
     assert caught.value.message.startswith(f"{tmp_path}/config.yaml: {message}")
 
 
-@pytest.mark.parametrize("text", ["a: [", "- 1\n- 2", "\x00", "just text"])
+@pytest.mark.parametrize(
+    "text", ["a: [", "- 1\n- 2", "\x00", "just text", "{}\n---\n{}", "log: {}\nlog: {}"]
+)
 def test_what_is_no_yaml_object_is_an_error(load, text):
     with pytest.raises(SettingsError, match=r"config\.yaml"):
         load(text)

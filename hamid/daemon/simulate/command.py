@@ -50,7 +50,7 @@ def prepare(pods: Sequence[Path], *, nodes: Path | None, library: Path | None) -
     return Simulation(
         plan=make_plan(pods, names=ResourceNames()),
         nodes=load_nodes(nodes) if nodes is not None else DEFAULT_NODES,
-        library=library if library is not None else built_library(),
+        library=built_library(library),
     )
 
 

@@ -43,9 +43,13 @@ def port_or_any(port: int) -> int:
     return port
 
 
-def built_library() -> Path:
-    """The hook library as `make native` leaves it. Raises `SettingsError` where it is missing."""
-    path = Path(__file__).parents[3] / "native" / "build" / "libhamid.so"
+def built_library(given: Path | None = None) -> Path:
+    """The hook library: this one, or what `make native` leaves.
+
+    Raises:
+        SettingsError: there is no such file.
+    """
+    path = given or Path(__file__).parents[3] / "native" / "build" / "libhamid.so"
     if not path.is_file():
         raise SettingsError(
             f"the hook library is not built: there is no {path}",

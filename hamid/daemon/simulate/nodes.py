@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from hamid.nvml.profiles import SimulatedCard
 
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+_NAME: Final = re.compile(
+    r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
 _NODE_FIELDS: Final = ("name", "cpu", "memory", "numa", "labels", "cards")
 _CARD_FIELDS: Final = ("model", "count", "numa")
 _HINT: Final = "a node has name, cpu, memory, numa, labels, and cards: [{model, count, numa}]"

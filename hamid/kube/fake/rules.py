@@ -171,6 +171,9 @@ def _default_pod(pod: JsonObject, features: FakeFeatures) -> None:
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
         resources = container.setdefault("resources", {})
+        for amounts in resources.values():  # limits, requests
+            if isinstance(amounts, dict):
+                amounts.update({name: "0" for name, amount in amounts.items() if amount is None})
         for name, amount in (resources.get("limits") or {}).items():
             resources.setdefault("requests", {}).setdefault(name, amount)
     if not features.has_sidecars:

@@ -97,47 +97,6 @@ def test_merge_keys_work(tmp_path):
     assert found.object["data"]["two"] == {"x": "y", "z": "w"}
 
 
-def load(tmp_path, text):
-    path = tmp_path / "given.yaml"
-    path.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: " + text)
-    (found,) = load_manifests([path])
-    return found.object["data"]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        pytest.param("{day: 2024-01-01}", {"day": "2024-01-01"}, id="a date is a text"),
-        pytest.param("[22:22, 1:30.5]", ["22:22", "1:30.5"], id="so is a number of base 60"),
-        pytest.param("[16, -3, 0x10, 010, 1_000]", [16, -3, 16, 8, 1000], id="whole numbers"),
-        pytest.param("[1.5, 1e3, .5]", [1.5, 1000.0, 0.5], id="fractions"),
-        pytest.param("[16Gi, 100m, 1.2.3]", ["16Gi", "100m", "1.2.3"], id="quantities are texts"),
-        pytest.param("{1: a, true: b}", {"1": "a", "true": "b"}, id="keys are texts"),
-    ],
-)
-def test_yaml_means_what_it_means_to_kubectl(tmp_path, text, value):
-    assert load(tmp_path, text) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        pytest.param("!!set {a, b}", "line 4: could not determine a constructor", id="a set"),
-        pytest.param("!!binary aGk=", "line 4: could not determine", id="bytes"),
-        pytest.param("99999999999999999999", "has more than 64 bits", id="a number too large"),
-        pytest.param("9" * 5000, "has more than 64 bits", id="a number of thousands of digits"),
-        pytest.param(".inf", ".inf is no number that JSON has", id="infinity"),
-        pytest.param("{1: a, '1': b}", "the key '1' is there twice", id="a key told in two ways"),
-        pytest.param("{[1]: a}", "line 4: a key must be a text", id="a list for a key"),
-    ],
-)
-def test_what_no_json_can_say_is_an_error(tmp_path, text, said):
-    with pytest.raises(SettingsError) as caught:
-        load(tmp_path, text)
-
-    assert said in caught.value.message
-
-
 def test_the_items_of_the_api_servers_own_lists_are_what_the_list_says(tmp_path):
     bare = {key: value for key, value in pod("a").items() if key in ("metadata", "spec")}
     document = {"apiVersion": "v1", "kind": "PodList", "items": [bare]}

@@ -76,6 +76,7 @@ def test_other_cards_are_spread_over_the_numa_nodes(tmp_path, numa, nodes):
         pytest.param({"nodes": 3}, "nodes is 3, expected a list", id="a number of nodes"),
         pytest.param([{"cpu": 1}], "nodes[0].name is missing", id="no name"),
         pytest.param([{"name": "A b"}], "nodes[0].name is 'A b'", id="a name that is none"),
+        pytest.param([{"name": "a..b"}], "nodes[0].name is 'a..b'", id="a name with a gap"),
         pytest.param([{"name": "a"}] * 2, "names the node 'a' twice", id="a name twice"),
         pytest.param(
             [{"name": "a", "gpus": 1}], "unknown field 'gpus'; known are name, cpu", id="unknown"

@@ -128,6 +128,15 @@ async def test_an_administrator_may_have_switched_things_off() -> None:
         await kube.list(VALIDATING_POLICIES)
 
 
+async def test_an_amount_that_is_null_is_none_of_it() -> None:
+    body = pod("a")
+    body["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": None}}
+
+    created = await FakeKube().create(PODS, body, namespace="default")
+
+    assert created["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "0"}
+
+
 async def test_sidecars_and_gates_are_dropped_by_servers_that_do_not_know_them() -> None:
     body = pod("a")
     body["spec"]["initContainers"] = [{"name": "i", "image": "x", "restartPolicy": "Always"}]
