@@ -70,6 +70,8 @@ def explain_lines(answer: JsonObject) -> Iterator[str]:
     yield f"{answer['pod']}: {answer['state']}"
     if "sentence" in answer:
         yield f"  {answer['sentence']}"
+    if (room := answer.get("making_room")) and room["leaving"]:
+        yield f"  - evicted for it from node {room['node']}: {', '.join(room['leaving'])}"
     for reason in answer.get("reasons", ()):
         lacking = f"; short by {reason['lacking']} {reason['unit']}" if reason["unit"] else ""
         yield f"  - {reason['text']}{lacking}"

@@ -113,6 +113,7 @@ class SchedulerRole:
             cache=self.cache,
             verdicts=self.extender.explanations,
             refused=self.extender.refused,
+            nominations=self.extender.nominations,
             leadership=self.elector,
             settings=self.settings.sched,
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hamid.model.node import NodeSnapshot
     from hamid.model.quota import Overdraft
     from hamid.model.request import PodRequest, PolicyName
-    from hamid.sched.outlook import Outlook
+    from hamid.sched.outlook import Outlook, RoomMade
     from hamid.sched.placement.capacity import Capacity, Resettled
     from hamid.sched.placement.change import Change
     from hamid.sched.placement.explain import CardReason
@@ -58,6 +58,7 @@ def pending_answer(found: Outlook) -> JsonObject:
             "sentence": f"the cards of {count} node{'' if count == 1 else 's'} would do now, "
             f"best {names[0]}; kube-scheduler has yet to try again, or refuses for reasons of its own",
             "set_aside": found.set_aside_count,
+            "making_room": _room_made(found.room_made),
             "reasons": [],
             "changes": [],
         }
@@ -66,12 +67,17 @@ def pending_answer(found: Outlook) -> JsonObject:
         "fits_now": [],
         "sentence": found.sentence,
         "set_aside": found.set_aside_count,
+        "making_room": _room_made(found.room_made),
         "reasons": [
             *(() if found.over_quota is None else map(_overdraft, found.over_quota.overdrafts)),
             *map(_reason, card_reasons(found.request, refusals)),
         ],
         "changes": [_change(change) for change in found.changes],
     }
+
+
+def _room_made(room: RoomMade | None) -> JsonObject | None:
+    return None if room is None else {"node": room.node_name, "leaving": list(room.leaving)}
 
 
 def _reason(reason: CardReason) -> JsonObject:

@@ -26,7 +26,7 @@ from hamid.sched.answers import (
     what_if_answer,
 )
 from hamid.sched.bind import not_leading
-from hamid.sched.outlook import outlook, tenants_of
+from hamid.sched.outlook import RoomMade, outlook, tenants_of
 from hamid.sched.placement.capacity import capacity, freed, remaining, request_held, resettled
 from hamid.sched.placement.place import Placement, place
 from hamid.sched.placement.typical import Arrivals
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hamid.sched.answers import WhatIf
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
+    from hamid.sched.nominations import Nominations
     from hamid.sched.outlook import Outlook
     from hamid.sched.placement.policy import Policies
     from hamid.sched.records import PodRecord
@@ -67,6 +68,7 @@ class Explainer:
 
     Args:
         refused: the last tries of pods that wait; none are known on a copy of a cluster.
+        nominations: room that is being made; none there, either.
     """
 
     cache: ClusterCache
@@ -74,6 +76,7 @@ class Explainer:
     leadership: Leadership
     settings: SchedSettings
     refused: Refused = field(default_factory=Refused)
+    nominations: Nominations | None = None
 
     async def explain(self, namespace: str, pod_name: str) -> JsonObject:
         """Why the pod is where it is, or why it waits.
@@ -116,12 +119,30 @@ class Explainer:
         return await asyncio.to_thread(
             outlook,
             request,
-            self.cache.snapshots(),
+            self._nodes_seen_by(record.pod_uid, record.priority),
             self.settings.policies,
             tenants=tenants_of(self.cache.pod_records()),
             offered=frozenset() if last_try is None else last_try.node_names,
             bounds=self.cache.bounds(record.payer),
+            room_made=self._room_made(record.pod_uid),
         )
+
+    def _nodes_seen_by(self, pod_uid: str, priority: int) -> tuple[NodeSnapshot, ...]:
+        """All nodes; where room is kept for others before this pod, it is taken."""
+        nodes = self.cache.snapshots()
+        if self.nominations is None:
+            return tuple(nodes)
+        by_name = {node.node_name: node for node in nodes}
+        seen = self.nominations.laid_over(by_name, pod_uid=pod_uid, priority=priority)
+        return tuple(seen.values())
+
+    def _room_made(self, pod_uid: str) -> RoomMade | None:
+        found = None if self.nominations is None else self.nominations.get(pod_uid)
+        if found is None:
+            return None
+        there = (self.cache.pod(victim_uid) for victim_uid in found.victims)
+        leaving = sorted(victim.pod_key for victim in there if victim is not None)
+        return RoomMade(node_name=found.node_name, leaving=tuple(leaving))
 
     def _admit(self) -> None:
         if not self.leadership.may_act():
@@ -174,7 +195,7 @@ class Explainer:
             raise RequestError(
                 "no card is asked for", hint=f"ask for {self.settings.resources.count}"
             )
-        nodes = self.cache.snapshots()
+        nodes = self._nodes_seen_by("", 0)
         self._assert_known(nodes, what_if)
         supposed = _Supposed(what_if, self._added(nodes, what_if), self._leaving(what_if))
         answer = await asyncio.to_thread(_fit, request, nodes, supposed, self.settings.policies)

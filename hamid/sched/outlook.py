@@ -35,6 +35,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoomMade:
+    """Others are evicted from this node for the pod.
+
+    Attributes:
+        leaving: those that are still there, as `namespace/name`.
+    """
+
+    node_name: str
+    leaving: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What happens; names nobody, for not everybody may know who else is there."""
+        count = len(self.leaving)
+        if not count:
+            return f"room was made on node {self.node_name}; kube-scheduler has yet to try again"
+        who = "1 pod has" if count == 1 else f"{count} pods have"
+        return f"room is being made on node {self.node_name}, where {who} yet to end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
     """What was found.
 
@@ -43,6 +64,7 @@ class Outlook:
         set_aside_count: nodes that were not judged.
         is_offered: whether kube-scheduler has set them aside.
         over_quota: what a quota has against the pod; None where that is nothing.
+        room_made: whom it has only to wait for; None where nobody is evicted for it.
     """
 
     request: PodRequest
@@ -51,6 +73,7 @@ class Outlook:
     changes: tuple[Change, ...] = ()
     set_aside_count: int = 0
     is_offered: bool = False
+    room_made: RoomMade | None = None
 
     @property
     def sentence(self) -> str:
@@ -60,6 +83,8 @@ class Outlook:
         sentence = cluster_sentence(self.request, self.outcome.refusals)
         if self.over_quota is not None:
             sentence = f"{self.over_quota.sentence}. Besides, {sentence}"
+        if self.room_made is not None:
+            sentence = f"{self.room_made.sentence}. Until then, {sentence}"
         count = self.set_aside_count
         if not count:
             return sentence
@@ -80,6 +105,7 @@ def outlook(
     tenants: Iterable[Tenant] = (),
     offered: frozenset[str] = frozenset(),
     bounds: Sequence[Bound] = (),
+    room_made: RoomMade | None = None,
 ) -> Outlook:
     """Judge the pod.
 
@@ -90,6 +116,7 @@ def outlook(
         tenants: who holds cards.
         offered: the nodes that kube-scheduler let us choose among; empty where it has not asked.
         bounds: what quotas leave for the pod.
+        room_made: for the pod, by evicting others.
     """
     if offered:
         judged = [node for node in nodes if node.node_name in offered]
@@ -109,6 +136,7 @@ def outlook(
         set_aside_count=len(nodes) - len(judged),
         is_offered=bool(offered),
         over_quota=over_quota,
+        room_made=room_made,
     )
 
 

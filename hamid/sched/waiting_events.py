@@ -11,7 +11,7 @@ When it is written:
 - again when only amounts are others, `event_interval_s` after the last time at the earliest;
 - again, unchanged, before the API server forgets it.
 
-Pods of one namespace that ask for the same share one text, worked out once. That is some tenths of
+Pods of one namespace that ask for the same, and are as important, share one text, worked out once. That is some tenths of
 a second at a thousand nodes: it happens in a thread beside the loop, and takes up at most
 1/`_REST` of the time. What would help is told as far as it concerns the pod's own namespace.
 """
@@ -63,6 +63,13 @@ class _Text(NamedTuple):
     at_s: float
 
 
+class _Shape(NamedTuple):
+    """Pods that are told the same; a pod for which room is being made is one of its own."""
+
+    request: PodRequest
+    priority: int
+
+
 class _Told(NamedTuple):
     text: _Text
     at_s: float
@@ -84,7 +91,7 @@ class WaitingEvents:
     name: str = "waiting-events"
     _since: dict[str, float] = field(default_factory=dict)
     _told: dict[str, _Told] = field(default_factory=dict)
-    _texts: dict[PodRequest, _Text] = field(default_factory=dict)
+    _texts: dict[_Shape, _Text] = field(default_factory=dict)
     _rest_until: float = 0.0
 
     async def run(self) -> None:
@@ -109,19 +116,25 @@ class WaitingEvents:
                 await self._tell(record, text)
                 written += 1
 
-    def _shapes(self) -> dict[PodRequest, list[PodRecord]]:
+    def _shapes(self) -> dict[_Shape, list[PodRecord]]:
         """The pods that have waited long enough, by what they ask for; forgets all others."""
         now = self.clock()
         since: dict[str, float] = {}
-        shapes: dict[PodRequest, list[PodRecord]] = {}
+        shapes: dict[_Shape, list[PodRecord]] = {}
         for record, request in self._waiting():
             began_at = since[record.pod_uid] = self._since.get(record.pod_uid, now)
             if now - began_at >= self.settings.event_after_s:
-                shapes.setdefault(replace(request, pod_uid="", pod_name=""), []).append(record)
+                shapes.setdefault(self._shape(record, request), []).append(record)
         self._since = since
         self._told = {uid: told for uid, told in self._told.items() if uid in since}
         self._texts = {shape: text for shape, text in self._texts.items() if shape in shapes}
         return shapes
+
+    def _shape(self, record: PodRecord, request: PodRequest) -> _Shape:
+        nominations = self.explainer.nominations
+        if nominations is not None and nominations.get(record.pod_uid) is not None:
+            return _Shape(request, record.priority)
+        return _Shape(replace(request, pod_uid="", pod_name=""), record.priority)
 
     def _waiting(self) -> Iterator[tuple[PodRecord, PodRequest]]:
         """Pods that were refused at their last try."""
@@ -135,7 +148,7 @@ class WaitingEvents:
             if is_refused and self.cache.reservation(record.pod_uid) is None:
                 yield record, record.request
 
-    async def _work_out(self, shapes: dict[PodRequest, list[PodRecord]]) -> None:
+    async def _work_out(self, shapes: dict[_Shape, list[PodRecord]]) -> None:
         """The text of the shape whose is missing, or the oldest."""
         began_at = self.clock()
         if began_at < self._rest_until:
@@ -145,7 +158,7 @@ class WaitingEvents:
             return
         shape = min(due, key=lambda each: self._texts[each].at_s if each in self._texts else -1.0)
         record = shapes[shape][0]
-        found = await self.explainer.outlook(record, shape)
+        found = await self.explainer.outlook(record, shape.request)
         ended_at = self.clock()
         self._rest_until = ended_at + (_REST - 1) * (ended_at - began_at)
         if found.sentence:
@@ -154,7 +167,7 @@ class WaitingEvents:
         else:
             self._texts.pop(shape, None)  # it fits now: kube-scheduler is about to find out
 
-    def _is_stale(self, shape: PodRequest, now: float) -> bool:
+    def _is_stale(self, shape: _Shape, now: float) -> bool:
         text = self._texts.get(shape)
         return text is None or now - text.at_s >= self.settings.event_interval_s / 2
 
@@ -207,6 +220,8 @@ def _kinds(found: Outlook) -> frozenset[str]:
     changes = {f"change {change.kind}" for change in found.changes}
     if found.over_quota is not None:
         changes.add("quota")
+    if found.room_made is not None:
+        changes.add(f"room {bool(found.room_made.leaving)}")
     if isinstance(found.outcome, Unplaceable):
         reasons = card_reasons(found.request, found.outcome.refusals)
         changes |= {f"reason {reason.kind}" for reason in reasons}

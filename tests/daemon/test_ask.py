@@ -77,6 +77,16 @@ FIT = {
 }
 
 
+def test_it_is_told_who_is_evicted_for_a_pod():
+    room = {"node": "n", "leaving": ["default/a", "team/b"]}
+
+    told = list(explain_lines(PENDING | {"making_room": room}))
+
+    assert told[2] == "  - evicted for it from node n: default/a, team/b"
+    gone = explain_lines(PENDING | {"making_room": room | {"leaving": []}})
+    assert list(gone) == list(explain_lines(PENDING))
+
+
 @contextmanager
 def answering(status, body):
     """A server that answers all with the same, and the paths it was asked for."""

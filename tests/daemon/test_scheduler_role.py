@@ -149,6 +149,13 @@ async def test_pages_show_lease_and_cache():
     }
 
 
+async def test_who_explains_knows_of_the_room_that_is_being_made():
+    role = make_role(FakeKube())
+
+    assert role.explainer().nominations is role.extender.nominations
+    assert role.preemptor.nominations is role.extender.nominations
+
+
 async def test_it_serves_webhook_and_extender():
     role = make_role(FakeKube())
 

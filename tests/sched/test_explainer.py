@@ -1,12 +1,14 @@
 import pytest
 
 from hamid.errors import RequestError
+from hamid.kube.port import PODS
 from hamid.sched.answers import WhatIf
 from hamid.sched.explainer import Explainer
 from hamid.sched.leadership import FixedLeadership
+from hamid.sched.nominations import Nomination
 from hamid.web.errors import Refusal
 from tests.builders import container_object, pod_object
-from tests.sched.builders import make_devices, make_share
+from tests.sched.builders import make_allocation, make_devices, make_share
 from tests.sched.objects import bound, quota_object, registered, waiting
 from tests.sched.world import World
 
@@ -21,6 +23,7 @@ def explainer_of(world, leadership=None):
         cache=world.cache,
         verdicts=world.extender.explanations,
         refused=world.extender.refused,
+        nominations=world.extender.nominations,
         leadership=leadership or world.leadership,
         settings=world.settings,
     )
@@ -76,6 +79,59 @@ async def test_it_is_said_how_many_pods_a_quota_has_room_for(world):
 
     elsewhere = {**shape(1_000), "metadata": {"name": "x", "namespace": "other", "uid": ""}}
     assert (await explainer_of(world).fit(elsewhere, WhatIf()))["quota_pods"] is None
+
+
+async def made_room(world, *, priority=10):
+    """A card that a pod holds, and that is promised to another."""
+    (low,) = await world.create(registered(), waiting(name="low", mib=40_000))
+    await world.filter(low)
+    await world.binder.bind(low.bind("node-a"))
+    (call,) = await world.create(waiting(name="high", mib=40_000, priority=priority))
+    await world.filter(call)
+    world.extender.nominations.put(
+        Nomination(
+            allocation=make_allocation(
+                make_share("card-0", memory_mib=40_000), uid=call.uid, node_name="node-a"
+            ),
+            priority=priority,
+            victims=frozenset({low.uid}),
+            expires_at=world.clock() + 60,
+        )
+    )
+
+
+async def test_it_is_said_that_room_is_being_made_and_who_leaves(world):
+    await made_room(world)
+
+    answer = await explained(world, "high")
+
+    assert answer["making_room"] == {"node": "node-a", "leaving": ["default/low"]}
+    assert answer["sentence"].startswith(
+        "room is being made on node node-a, where 1 pod has yet to end. Until then, no card of 1 fits"
+    )
+
+
+async def test_once_they_have_ended_the_room_is_said_to_be_there(world):
+    await made_room(world)
+    await world.kube.delete(PODS, "low", namespace="default", grace_period_s=0)
+    await world.sync()
+
+    answer = await explained(world, "high")
+
+    assert answer["making_room"] == {"node": "node-a", "leaving": []}
+    assert answer["fits_now"] == ["node-a"]
+
+
+async def test_promised_room_is_said_to_fit_nobody_else(world):
+    await made_room(world)
+    await world.kube.delete(PODS, "low", namespace="default", grace_period_s=0)
+    await world.create(waiting(name="thief", mib=1_000), waiting(name="above", priority=11))
+
+    thief = await explained(world, "thief")
+
+    assert (thief["fits_now"], thief["making_room"]) == ([], None)
+    assert (await explained(world, "above"))["fits_now"] == ["node-a"]
+    assert (await explainer_of(world).fit(shape(1_000), WhatIf()))["pods"] == 0
 
 
 async def test_a_pod_that_was_never_asked_about_is_explained_too(world):

@@ -3,11 +3,12 @@ import pytest
 from hamid.kube.events import EventWriter
 from hamid.kube.port import EVENTS, PODS
 from hamid.sched.explainer import Explainer
+from hamid.sched.nominations import Nomination
 from hamid.sched.outlook import Outlook
 from hamid.sched.placement.change import Change, ChangeKind
 from hamid.sched.placement.place import Unplaceable
 from hamid.sched.waiting_events import REASON, WaitingEvents, event_name, message_of
-from tests.sched.builders import make_devices, make_request
+from tests.sched.builders import make_allocation, make_devices, make_request, make_share
 from tests.sched.objects import quota_object, registered, waiting
 from tests.sched.world import World
 
@@ -23,6 +24,7 @@ class Desk:
             cache=self.world.cache,
             verdicts=self.world.extender.explanations,
             refused=self.world.extender.refused,
+            nominations=self.world.extender.nominations,
             leadership=self.world.leadership,
             settings=self.world.settings,
         )
@@ -107,6 +109,7 @@ async def test_pods_of_one_shape_are_worked_out_once_and_each_told(desk):
     class Counting:
         verdicts = desk.events.explainer.verdicts
         leadership = desk.events.explainer.leadership
+        nominations = desk.events.explainer.nominations
 
     Counting.outlook = staticmethod(counting)
     desk.events.explainer = Counting()
@@ -116,6 +119,34 @@ async def test_pods_of_one_shape_are_worked_out_once_and_each_told(desk):
     assert asked == 1
     assert len(await desk.told()) == 30
     assert desk.writes() == 30
+
+
+async def test_a_pod_for_which_room_is_made_is_told_so_alone_and_at_once(desk):
+    pods = [waiting(name=name, mib=50_000) for name in ("one", "other")]
+    (one, other) = await desk.world.create(registered(), *pods)
+    await desk.refuse(one, other)
+    await desk.pass_time(AFTER_S + 2)
+    desk.world.extender.nominations.put(
+        Nomination(
+            allocation=make_allocation(make_share("card-0"), uid=one.uid),
+            priority=0,
+            victims=frozenset(),
+            expires_at=desk.world.clock() + 600,
+        )
+    )
+
+    await desk.pass_time(2)
+
+    told = await desk.told()
+    assert told["one"].startswith("room was made on node node-a; kube-scheduler has yet to try")
+    assert told["other"].startswith("no card of 1 fits")
+    assert desk.writes() == 3
+
+    desk.world.extender.nominations.clear()
+    await desk.pass_time(2)
+
+    told = await desk.told()
+    assert told["one"] == told["other"]
 
 
 async def test_other_reasons_are_told_soon_and_other_amounts_after_a_while(desk):
