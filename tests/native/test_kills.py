@@ -78,7 +78,7 @@ def test_no_survivor_of_kills_waits_for_a_second_or_is_refused(churn):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @in_the_long_run
 def test_no_survivor_of_two_minutes_of_kills_waits_for_a_second(churn):
     kill_and_start(churn, round(120 / PERIOD_S))
@@ -97,6 +97,44 @@ def test_a_stopped_process_stops_nobody_else(churn):
 
     assert churn.waits()[8] < 1e9
     assert churn.waits()[511] == 0
+
+
+RACERS = 4
+
+
+def race(container, rounds):
+    """Let processes race for room that one of them may have; how often it was had, and by two."""
+    build("build/bench/libcuda.so.1")
+    build("build/bench/worker")
+    container.limit((CARD, 100))
+    counts = container.usage_dir / "counts"
+    counts.write_bytes(bytes(4096))
+    env = container.environment({"LD_LIBRARY_PATH": str(container.build / "bench")})
+    words = [str(container.build / "bench/worker"), "race", str(counts), str(rounds // RACERS)]
+    racers = [subprocess.Popen(words, env=env) for _ in range(RACERS)]
+    assert [racer.wait(1500) for racer in racers] == [0] * RACERS
+    holders, had, had_by_two, refused = memoryview(counts.read_bytes()).cast("Q")[:4]
+    assert holders == 0
+    assert had + refused == rounds
+    return had, had_by_two
+
+
+# hami-core.md 7.2 no. 2
+def test_of_processes_that_race_for_the_last_room_never_two_win(container):
+    had, had_by_two = race(container, 20_000)
+
+    assert had_by_two == 0
+    assert had > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@in_the_long_run
+def test_of_processes_that_race_a_million_times_never_two_win(container):
+    had, had_by_two = race(container, 1_000_000)
+
+    assert had_by_two == 0
+    assert had > 100_000
 
 
 def test_what_the_killed_held_is_free_when_all_are_gone(container):

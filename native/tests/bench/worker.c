@@ -8,10 +8,13 @@
  *   worker first                        initialises, takes a block, gives it back
  *   worker churn FILE INDEX ROUNDS      takes and gives back; its longest wait in ns, if longer, goes
  *                                       into the INDEXth number of FILE
+ *   worker race FILE ROUNDS             takes what only one may have at a time; FILE counts who has it now,
+ *                                       how often it was had, by more than one, and refused
  */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,6 +165,33 @@ static void churn(const char *file, long index, long rounds)
 	}
 }
 
+#define RACE_BYTES (60u << 20)
+
+static void race(const char *file, long rounds)
+{
+	int fd = open(file, O_RDWR | O_CLOEXEC);
+	uint64_t *counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (counts == MAP_FAILED)
+		exit(2);
+	close(fd);
+	for (long i = 0; i < rounds; i++) {
+		CUdeviceptr address;
+		const CUresult cr = take(&address, RACE_BYTES);
+		if (cr != CUDA_SUCCESS && cr != CUDA_ERROR_OUT_OF_MEMORY)
+			exit(4);
+		__atomic_add_fetch(&counts[cr == CUDA_SUCCESS ? 1 : 3], 1, __ATOMIC_SEQ_CST);
+		if (cr != CUDA_SUCCESS)
+			continue;
+		if (__atomic_add_fetch(&counts[0], 1, __ATOMIC_SEQ_CST) != 1)
+			__atomic_add_fetch(&counts[2], 1, __ATOMIC_SEQ_CST);
+		if (i % 4 == 0)
+			sched_yield(); /* while it is held: let another try */
+		__atomic_sub_fetch(&counts[0], 1, __ATOMIC_SEQ_CST);
+		if (give(address))
+			exit(4);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2)
@@ -178,6 +208,8 @@ int main(int argc, char **argv)
 		hold();
 	else if (strcmp(argv[1], "churn") == 0 && argc == 5)
 		churn(argv[2], atol(argv[3]), atol(argv[4]));
+	else if (strcmp(argv[1], "race") == 0 && argc == 4)
+		race(argv[2], atol(argv[3]));
 	else if (strcmp(argv[1], "first") == 0) {
 		CUdeviceptr address;
 		if (take(&address, BLOCK_BYTES) || give(address))
