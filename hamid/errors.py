@@ -45,6 +45,15 @@ class SettingsError(HamidError):
     """The operator must change a setting."""
 
 
+def require_above_zero(settings: object, *names: str) -> None:
+    """Raise `SettingsError` for the first of these fields that is not above 0."""
+    for name in names:
+        if not (value := getattr(settings, name)) > 0:
+            raise SettingsError(
+                f"{name} is {value:g}, not above 0", hint="leave it out to get the default"
+            )
+
+
 class RequestError(HamidError):
     """A pod asks for something that cannot be; its author must change it."""
 

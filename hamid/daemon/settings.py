@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
 from hamid.daemon.logs import LogFormat, LogLevel
 from hamid.daemon.structure import structure
 from hamid.daemon.yaml_text import load_yaml
-from hamid.errors import SettingsError
+from hamid.errors import SettingsError, require_above_zero
 from hamid.kube.settings import KubeSettings, PodAddress
 from hamid.model.sharing import SharingMode
 from hamid.plugin.settings import PluginSettings
@@ -112,11 +113,7 @@ class HookSettings:
                 f"lending_interval_s is {self.lending_interval_s:g}, not 0.005 to 0.1",
                 hint="0.02 is usual; beyond 0.1 the libraries go by the core limits alone",
             )
-        if self.usage_interval_s <= 0:
-            raise SettingsError(
-                f"usage_interval_s is {self.usage_interval_s:g}, not above 0",
-                hint="it is how often to look, in seconds",
-            )
+        require_above_zero(self, "usage_interval_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +183,15 @@ class Identity:
     namespace: str = "hamid"
     pod_name: str = ""
     pod_ip: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        try:
+            ip_address(self.pod_ip)
+        except ValueError as error:
+            raise SettingsError(
+                f"pod_ip is {self.pod_ip!r}, not an IP address",
+                hint="the chart has the kubelet put it into POD_IP; leave it out elsewhere",
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

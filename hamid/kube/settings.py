@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hamid.errors import SettingsError
+from hamid.errors import SettingsError, require_above_zero
 from hamid.kube.credentials import (
     IN_POD_DIRECTORY,
     Access,
@@ -63,6 +63,9 @@ class KubeSettings:
     retry_first_wait_s: float = 0.2
     retry_wait_max_s: float = 10.0
     user_agent: str = "hamid"
+
+    def __post_init__(self) -> None:
+        require_above_zero(self, "request_timeout_s", "quiet_timeout_s", "page_size")
 
     def access(self, *, clock: Callable[[], float]) -> Access:
         """What these settings say about the server, read now; the clock is monotonic."""

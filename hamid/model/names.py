@@ -6,11 +6,20 @@ Names of the form `hamid.io/…` are ours.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
+from hamid.errors import SettingsError
+
 VENDOR: Final = "NVIDIA"
 """The vendor key in HAMi's pod annotations (not the model of the card)."""
+
+
+_RESOURCE: Final = re.compile(
+    r"(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+    r"/(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +38,18 @@ class ResourceNames:
     memory_percentage: str = "nvidia.com/gpumem-percentage"
     cores: str = "nvidia.com/gpucores"
     priority: str = "nvidia.com/priority"
+
+    def __post_init__(self) -> None:
+        for name in self.all():
+            if not _RESOURCE.fullmatch(name) or "kubernetes.io/" in name:
+                raise SettingsError(
+                    f"{name!r} is no name for a resource of devices",
+                    hint="write it as domain/name, such as nvidia.com/gpu",
+                )
+            if self.all().count(name) > 1:
+                raise SettingsError(
+                    f"{name!r} names two resources", hint="give each of the five another name"
+                )
 
     def all(self) -> tuple[str, ...]:
         """All five, in the order in which messages name them."""

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from hamid.errors import SettingsError
 from hamid.model.device import WHOLE_DEVICE_PERCENT
 from hamid.model.node import NO_HOST
+from hamid.model.quantities import MAX_DEVICE_COUNT, MAX_MEMORY_MIB
 
 if TYPE_CHECKING:
     from hamid.model.node import HostAmount
@@ -165,3 +167,15 @@ class RequestDefaults:
     device_count: int = 1
     memory_mib: int = 0
     core_percent: int = 0
+
+    def __post_init__(self) -> None:
+        most = {
+            "device_count": MAX_DEVICE_COUNT,
+            "memory_mib": MAX_MEMORY_MIB,
+            "core_percent": WHOLE_DEVICE_PERCENT,
+        }
+        for name, limit in most.items():
+            if not 0 <= (value := getattr(self, name)) <= limit:
+                raise SettingsError(
+                    f"{name} is {value}, not 0 to {limit}", hint="leave it out to get the default"
+                )

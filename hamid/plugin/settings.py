@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from hamid.errors import SettingsError
+from hamid.errors import SettingsError, require_above_zero
 
 
 class GrantMode(StrEnum):
@@ -96,14 +96,25 @@ class PluginSettings:
                 f"default_slice_memory_mib is {self.default_slice_memory_mib}, not at least 1",
                 hint="it is the memory of a pod that was not placed by hamid's scheduler, in MiB",
             )
-        for name in ("health_interval_s", "reconcile_interval_s"):
-            if getattr(self, name) <= 0:
-                raise SettingsError(
-                    f"{name} is {getattr(self, name)}, not above 0",
-                    hint="it is how often to look, in seconds",
-                )
+        require_above_zero(self, "health_interval_s", "reconcile_interval_s")
+        self._require_paths()
         if self.recovery_s < 0:
             raise SettingsError(
                 f"recovery_s is {self.recovery_s}, not at least 0",
                 hint="0 trusts a card again as soon as no fault is seen",
             )
+
+    def _require_paths(self) -> None:
+        for name in (
+            "state_dir",
+            "cdi_dir",
+            "device_plugin_dir",
+            "pod_resources_dir",
+            "pods_api_dir",
+        ):
+            path = getattr(self, name)
+            if not path.is_absolute():
+                raise SettingsError(
+                    f"{name} is {path}, not an absolute path",
+                    hint="kubelet and container runtime know it by this path, too",
+                )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hamid.errors import SettingsError
 from hamid.model.names import SCHEDULER_NAME, SCHEDULER_NAME_HAMI
 
 
@@ -59,3 +60,10 @@ class AdmissionSettings:
     runtime_class_name: str = ""
     forged_annotations: ForgeryPolicy = ForgeryPolicy.STRIP
     own_usernames: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.scheduler_name:
+            raise SettingsError(
+                "scheduler_name is empty",
+                hint="give the name under which kube-scheduler's profile asks hamid",
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hamid.errors import SettingsError
+from hamid.errors import SettingsError, require_above_zero
 
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
@@ -44,6 +44,7 @@ class CertificateSettings:
             raise SettingsError(
                 "server_names is empty", hint="name the Services by which the servers are reached"
             )
+        require_above_zero(self, "interval_s", "reload_s")
         for name in ("authority_lifetime_s", "server_lifetime_s", "client_lifetime_s"):
             if getattr(self, name) < 10 * self.reload_s:
                 raise SettingsError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hamid.errors import SettingsError
+from hamid.errors import SettingsError, require_above_zero
 from hamid.model.lease import LeaseTerms
 
 
@@ -34,6 +34,7 @@ class LeaseSettings:
 
     def __post_init__(self) -> None:
         _ = self.terms
+        require_above_zero(self, "standby_term_s")
         if self.standby_count < 1:
             raise SettingsError(
                 f"standby_count is {self.standby_count}, not 1 or more",
@@ -71,3 +72,6 @@ class EndpointSettings:
     service_name: str = "hamid-scheduler"
     port_name: str = "extender"
     interval_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        require_above_zero(self, "interval_s")

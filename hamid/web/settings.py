@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hamid.errors import require_above_zero
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
@@ -20,3 +22,6 @@ class WebSettings:
     body_limit_bytes: int = 8 * 1024 * 1024
     deadline_s: float = 30.0
     drain_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        require_above_zero(self, "body_limit_bytes", "deadline_s")

@@ -97,6 +97,9 @@ def test_our_objects_are_in_our_pods_namespace_unless_the_file_says_otherwise(lo
         ("lease: {lease_duration_s: 1}", "lease: lease_duration_s 1.0 must exceed"),
         ("identity: [1]", "identity: found [1], expected names with values"),
         ("hooks: {usage_interval_s: 0}", "hooks: usage_interval_s is 0, not above 0"),
+        ("identity: {pod_ip: here}", "identity: pod_ip is 'here', not an IP address"),
+        ("web: {deadline_s: 0}", "web: deadline_s is 0, not above 0"),
+        ("sched: {resources: {count: gpu}}", "sched.resources: 'gpu' is no name for a resource"),
         ("addresses: {status_port: 70000}", "addresses: status_port is 70000, not 0 to 65535"),
     ],
 )

@@ -21,6 +21,12 @@ def test_there_must_be_one_way_to_the_server(settings: KubeSettings) -> None:
         settings.access(clock=lambda: 0.0)
 
 
+@pytest.mark.parametrize("name", ["request_timeout_s", "quiet_timeout_s", "page_size"])
+def test_an_amount_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name} is 0, not above 0"):
+        KubeSettings(**{name: 0})  # type: ignore[arg-type]  # the table names fields
+
+
 def test_each_way_is_taken(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "k"
     kubeconfig.write_text(

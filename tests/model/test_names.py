@@ -1,5 +1,6 @@
 import pytest
 
+from hamid.errors import SettingsError
 from hamid.model import names
 from hamid.model.names import WRITTEN_BY_US, ResourceNames
 
@@ -13,6 +14,23 @@ def test_all_resources_are_listed_and_differ():
 
 def test_a_renamed_resource_is_listed_by_its_new_name():
     assert "example.com/vgpu" in ResourceNames(count="example.com/vgpu").all()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param({"count": ""}, "'' is no name for a resource", id="no name"),
+        pytest.param({"count": "gpu"}, "'gpu' is no name for a resource", id="no domain"),
+        pytest.param({"count": "x.io/a card"}, "'x.io/a card' is no name", id="a space"),
+        pytest.param({"count": "kubernetes.io/gpu"}, "is no name", id="Kubernetes' own domain"),
+        pytest.param(
+            {"count": "nvidia.com/gpumem"}, "'nvidia.com/gpumem' names two resources", id="twice"
+        ),
+    ],
+)
+def test_names_that_cannot_be_are_refused(given, said):
+    with pytest.raises(SettingsError, match=said):
+        ResourceNames(**given)
 
 
 def test_no_two_annotations_share_a_key():

@@ -1,5 +1,7 @@
 import pytest
 
+from hamid.errors import SettingsError
+from hamid.model.request import RequestDefaults
 from tests.builders import make_pod, make_request
 
 
@@ -10,3 +12,12 @@ def test_a_request_for_all_cores_wants_its_devices_alone(cores, is_exclusive):
 
 def test_a_pod_is_named_by_namespace_and_name():
     assert make_pod(namespace="team-a", pod_name="train-0").pod_key == "team-a/train-0"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("device_count", 65), ("memory_mib", 2**24 + 1), ("core_percent", 101)]
+)
+def test_a_default_that_no_container_could_ask_for_is_refused(name, value):
+    assert getattr(RequestDefaults(**{name: value - 1}), name) == value - 1
+    with pytest.raises(SettingsError, match=f"{name} is {value}, not 0 to {value - 1}"):
+        RequestDefaults(**{name: value})

@@ -39,6 +39,8 @@ def test_the_defaults_are_careful_where_hami_is_not():
         ("health_interval_s", 0),
         ("reconcile_interval_s", -1),
         ("recovery_s", -0.1),
+        ("state_dir", Path("var/lib/hamid")),
+        ("device_plugin_dir", Path("device-plugins")),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(name, value):
