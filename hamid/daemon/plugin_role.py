@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from hamid.aiokit.services import Service
     from hamid.daemon.settings import Settings
-    from hamid.hooks.abi.pages import UsageReport
+    from hamid.hooks.abi.usage import UsageReport
     from hamid.kube.port import KubePort, Resource
     from hamid.kube.watch import Sink, WatchMetrics
     from hamid.kubelet.metrics import KubeletMetrics

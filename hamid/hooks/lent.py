@@ -14,7 +14,8 @@ from hamid.errors import HookError
 from hamid.hooks.abi import contract
 from hamid.hooks.abi.budgets import USAGE_BUDGET, decode_budget, decode_places
 from hamid.hooks.abi.live import RATE_MAX_PERMILLE, RATE_STOP, RATE_UNSAID
-from hamid.hooks.abi.pages import USAGE_HEADER_BYTES, CoreMode, decode_control_page
+from hamid.hooks.abi.pages import CoreMode, decode_control_page
+from hamid.hooks.abi.usage import USAGE_HEADER_BYTES
 from hamid.hooks.correction import Correction
 from hamid.hooks.live_page import LivePage
 from hamid.hooks.shares import Tenant

@@ -22,7 +22,7 @@ import structlog
 from hamid.aiokit.ticker import every
 from hamid.errors import HookError, PageCorrupt
 from hamid.hooks.abi import contract
-from hamid.hooks.abi.pages import (
+from hamid.hooks.abi.usage import (
     USAGE_HEADER_BYTES,
     USAGE_PAGE_BYTES,
     USAGE_PAGE_SIZES,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from hamid.aiokit.blocking import OneThread
     from hamid.aiokit.latest import Latest
-    from hamid.hooks.abi.pages import UsageReport
+    from hamid.hooks.abi.usage import UsageReport
 
 log = structlog.get_logger(__name__)
 

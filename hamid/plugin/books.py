@@ -17,7 +17,7 @@ from hamid.model.quantities import MIB
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hamid.hooks.abi.pages import UsageReport
+    from hamid.hooks.abi.usage import UsageReport
     from hamid.model.device import DeviceShare, DeviceUuid
     from hamid.model.node import NodeInventory
     from hamid.nvml.port import DeviceSample

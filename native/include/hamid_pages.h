@@ -12,7 +12,7 @@
  * usage page, never moved while it lives; cell = one slot's figures for one device.
  *
  * Rules: fixed-width little-endian fields, padding spelled out and zero; "unlimited" is UINT64_MAX,
- * "nothing" is 0. hamid/hooks/abi/pages.py is the other side, written by hand as well;
+ * "nothing" is 0. hamid/hooks/abi/ is the other side, written by hand as well;
  * tests/native/test_page_layout.py compares the two. Any change raises HAMID_ABI_VERSION, or, of
  * the usage page alone, HAMID_USAGE_VERSION: so a running container still reads its control page.
  */

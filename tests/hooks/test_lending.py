@@ -16,7 +16,8 @@ from hamid.hooks.whose import MappedPages
 from hamid.nvml.errors import DriverUnavailable
 from hamid.nvml.fake import FakeNvml
 from hamid.nvml.port import ProcessLoad
-from tests.hooks.abi.test_pages import CARD, usage_page
+from tests.hooks.abi.test_pages import CARD
+from tests.hooks.abi.test_usage import usage_page
 from tests.plugin.values import nvml_device
 
 MS = 1_000_000

@@ -9,15 +9,10 @@ from hamid.aiokit.blocking import OneThread
 from hamid.aiokit.latest import Latest
 from hamid.errors import PageCorrupt
 from hamid.hooks.abi import contract
-from hamid.hooks.abi.pages import (
-    USAGE_PAGE_BYTES,
-    USAGE_SLOT_BYTES,
-    ProcessUsage,
-    UsageReport,
-)
+from hamid.hooks.abi.usage import USAGE_PAGE_BYTES, USAGE_SLOT_BYTES, ProcessUsage, UsageReport
 from hamid.hooks.monitor import UsageMonitor, read_usage
 from tests.builders import UUID
-from tests.hooks.abi.test_pages import usage_page
+from tests.hooks.abi.test_usage import usage_page
 
 PROCESS = ProcessUsage(
     slot_index=0,

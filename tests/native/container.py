@@ -11,12 +11,8 @@ import subprocess
 from pathlib import Path
 
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME, USAGE_PAGE_NAME
-from hamid.hooks.abi.pages import (
-    ContainerLimits,
-    DeviceLimit,
-    decode_usage_page,
-    encode_control_page,
-)
+from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, encode_control_page
+from hamid.hooks.abi.usage import decode_usage_page
 
 NATIVE = Path(__file__).parents[2] / "native"
 MIB = 1 << 20

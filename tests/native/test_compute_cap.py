@@ -12,7 +12,8 @@ import subprocess
 import pytest
 
 from hamid.hooks.abi.contract import USAGE_PAGE_NAME
-from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, Enforced, encode_control_page
+from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, encode_control_page
+from hamid.hooks.abi.usage import Enforced
 from tests.native.container import CARD, TIMEOUT_S
 
 pytestmark = pytest.mark.native

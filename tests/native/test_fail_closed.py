@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME, USAGE_PAGE_NAME
-from hamid.hooks.abi.pages import USAGE_PAGE_BYTES
+from hamid.hooks.abi.usage import USAGE_PAGE_BYTES
 from tests.native.container import CARD, CARD_MIB, limits
 
 pytestmark = pytest.mark.native

@@ -11,13 +11,8 @@ import struct
 import pytest
 
 from hamid.hooks.abi.contract import LOCK_SLOW_OFFSET, USAGE_PAGE_NAME, USAGE_PAGE_PATH
-from hamid.hooks.abi.pages import (
-    USAGE_HEADER_BYTES,
-    USAGE_SLOT_BYTES,
-    ContainerLimits,
-    DeviceLimit,
-    encode_control_page,
-)
+from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, encode_control_page
+from hamid.hooks.abi.usage import USAGE_HEADER_BYTES, USAGE_SLOT_BYTES
 from tests.native.container import CARD, MIB
 
 pytestmark = pytest.mark.native

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hamid.hooks.abi import budgets, contract, live, pages
+from hamid.hooks.abi import budgets, contract, live, pages, usage
 
 pytestmark = pytest.mark.native
 
@@ -29,14 +29,14 @@ FIELDS = {
     "hamid_live_device": (live.LIVE_DEVICE, "uuid rate_permille flags"),
     "hamid_budget": (budgets.USAGE_BUDGET, "due_ns charged_ns wanted_ns waited_ns reserved"),
     "hamid_usage": (
-        pages.USAGE_HEADER,
+        usage.USAGE_HEADER,
         f"{HEADER} slot_bytes slot_count device_capacity feature_bits {TABLES} reserved",
     ),
     "hamid_usage_slot": (
-        pages.USAGE_SLOT,
+        usage.USAGE_SLOT,
         "state pid start_time_ticks pid_namespace generation enforced reserved",
     ),
-    "hamid_usage_cell": (pages.USAGE_CELL, "used_bytes pending_bytes"),
+    "hamid_usage_cell": (usage.USAGE_CELL, "used_bytes pending_bytes"),
 }
 
 
@@ -81,19 +81,19 @@ def test_the_parts_are_as_long_as_the_other_side_has_them(layout):
     assert layout["hamid_control"] == pages.CONTROL_HEADER.size
     assert layout["hamid_control_device"] == pages.CONTROL_DEVICE.size
     assert layout["hamid_control.crc32"][0] == pages.CONTROL_CRC_OFFSET
-    assert layout["hamid_usage"] == pages.USAGE_HEADER_BYTES
+    assert layout["hamid_usage"] == usage.USAGE_HEADER_BYTES
     assert layout["hamid_usage.device_uuids"] == [
-        pages.USAGE_HEADER.size,
+        usage.USAGE_HEADER.size,
         contract.DEVICES_MAX * pages.UUID_BYTES,
     ]
     assert layout["hamid_usage.budgets"] == [
         budgets.USAGE_BUDGETS_OFFSET,
         contract.DEVICES_MAX * budgets.USAGE_BUDGET.size,
     ]
-    assert layout["hamid_usage_slot"] == pages.USAGE_SLOT_BYTES
+    assert layout["hamid_usage_slot"] == usage.USAGE_SLOT_BYTES
     assert layout["hamid_usage_slot.cells"] == [
-        pages.USAGE_SLOT.size,
-        contract.DEVICES_MAX * pages.USAGE_CELL.size,
+        usage.USAGE_SLOT.size,
+        contract.DEVICES_MAX * usage.USAGE_CELL.size,
     ]
 
 
@@ -121,24 +121,24 @@ def test_numbers_and_paths_are_the_same_on_both_sides(layout):
         "HAMID_RATE_MAX_PERMILLE": live.RATE_MAX_PERMILLE,
         "HAMID_CONTROL_HAS_FLAGS": pages.CONTROL_HAS_FLAGS,
         "HAMID_FLAG_TRUST_MPS": pages.FLAG_TRUST_MPS,
-        "HAMID_ENFORCED_MIG": pages.Enforced.MIG,
-        "HAMID_ENFORCED_MPS": pages.Enforced.MPS,
-        "HAMID_ENFORCED_DMEM": pages.Enforced.DMEM,
-        "HAMID_SEEN_MPS": pages.Enforced.MPS_CLAIMED,
+        "HAMID_ENFORCED_MIG": usage.Enforced.MIG,
+        "HAMID_ENFORCED_MPS": usage.Enforced.MPS,
+        "HAMID_ENFORCED_DMEM": usage.Enforced.DMEM,
+        "HAMID_SEEN_MPS": usage.Enforced.MPS_CLAIMED,
         "HAMID_CONTROL_HAS_MEMORY_TERMS": pages.CONTROL_HAS_MEMORY_TERMS,
-        "HAMID_FIXED_SUFFIX": pages.FIXED_SUFFIX,
+        "HAMID_FIXED_SUFFIX": usage.FIXED_SUFFIX,
         "HAMID_CONTROL_MAGIC": pages.CONTROL_MAGIC,
-        "HAMID_USAGE_MAGIC": pages.USAGE_MAGIC,
+        "HAMID_USAGE_MAGIC": usage.USAGE_MAGIC,
         "HAMID_UUID_BYTES": pages.UUID_BYTES,
         "HAMID_DEVICES_MAX": contract.DEVICES_MAX,
         "HAMID_SLOTS_MAX": contract.SLOTS_MAX,
         "HAMID_UNLIMITED": pages.UNLIMITED,
-        "HAMID_USAGE_BYTES": pages.USAGE_PAGE_BYTES,
+        "HAMID_USAGE_BYTES": usage.USAGE_PAGE_BYTES,
         "HAMID_LOCK_SLOW": contract.LOCK_SLOW_OFFSET,
         "HAMID_LOCK_SLOT(0)": contract.slot_lock_offset(0),
-        "HAMID_SLOT_FREE": pages.SLOT_FREE,
-        "HAMID_SLOT_ACTIVE": pages.SLOT_ACTIVE,
-        "HAMID_SLOT_EXITING": pages.SLOT_EXITING,
+        "HAMID_SLOT_FREE": usage.SLOT_FREE,
+        "HAMID_SLOT_ACTIVE": usage.SLOT_ACTIVE,
+        "HAMID_SLOT_EXITING": usage.SLOT_EXITING,
         "HAMID_MODE_HARD": pages.CoreMode.HARD,
         "HAMID_MODE_LEND": pages.CoreMode.LEND,
         "HAMID_MODE_PRIORITY": pages.CoreMode.PRIORITY,

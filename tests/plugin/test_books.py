@@ -1,4 +1,4 @@
-from hamid.hooks.abi.pages import ProcessUsage, UsageReport
+from hamid.hooks.abi.usage import ProcessUsage, UsageReport
 from hamid.model.request import ContainerKind
 from hamid.plugin.books import NodeBooks
 from hamid.plugin.health import DeviceView

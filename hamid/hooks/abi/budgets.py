@@ -13,13 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hamid.hooks.abi.contract import DEVICES_MAX, USAGE_VERSION
-from hamid.hooks.abi.pages import (
-    USAGE_HEADER,
-    USAGE_HEADER_BYTES,
-    USAGE_MAGIC,
-    UUID_BYTES,
-    usage_uuid,
-)
+from hamid.hooks.abi.pages import UUID_BYTES
+from hamid.hooks.abi.usage import USAGE_HEADER, USAGE_HEADER_BYTES, USAGE_MAGIC, usage_uuid
 
 USAGE_BUDGET: Final = struct.Struct("<QQQQ32s")
 USAGE_BUDGETS_OFFSET: Final = USAGE_HEADER.size + DEVICES_MAX * UUID_BYTES

@@ -1,8 +1,6 @@
-"""The bytes of the control page and the usage page ↔ values.
+"""The bytes of the control page ↔ values, and what all pages have in common.
 
-The control page is ours: written whole, and read back strictly. The usage page is the container's:
-nothing in it is trusted. A page that cannot be one of ours is refused; a figure that cannot be true
-is clamped, so that one lying process hides neither the others nor the truth about the limit.
+The page is ours: written whole, and read back strictly.
 
 The other half is `native/include/hamid_pages.h`; `tests/native/test_page_layout.py` compares.
 
@@ -16,17 +14,16 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from hamid.errors import AbiMismatch, HookError, PageCorrupt
-from hamid.hooks.abi.contract import ABI_VERSION, DEVICES_MAX, SLOTS_MAX, USAGE_VERSION
+from hamid.hooks.abi.contract import ABI_VERSION, DEVICES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONTROL_MAGIC: Final = int.from_bytes(b"HAMIDCTL", "little")
-USAGE_MAGIC: Final = int.from_bytes(b"HAMIDUSE", "little")
 UUID_BYTES: Final = 48
 UNLIMITED: Final = 2**64 - 1
 CORE_PERCENT_MAX: Final = 100
@@ -34,34 +31,12 @@ CORE_PERCENT_MAX: Final = 100
 CONTROL_HEADER: Final = struct.Struct("<QIIIIIIQQIII68s")
 CONTROL_DEVICE: Final = struct.Struct("<48sQIIQQ48s")
 CONTROL_CRC_OFFSET: Final = 52
-USAGE_HEADER: Final = struct.Struct("<QIIIIIIQII80s")
-USAGE_HEADER_BYTES: Final = 8192
-USAGE_SLOT: Final = struct.Struct("<IIQQQI28s")
-USAGE_CELL: Final = struct.Struct("<QQ")
-USAGE_SLOT_BYTES: Final = USAGE_SLOT.size + DEVICES_MAX * USAGE_CELL.size
-USAGE_PAGE_BYTES: Final = USAGE_HEADER_BYTES + SLOTS_MAX * USAGE_SLOT_BYTES
-
-_HEADER_BYTES_BY_USAGE_VERSION: Final = {1: 4096, 2: 4096, USAGE_VERSION: USAGE_HEADER_BYTES}
-_SLOTS_BYTES: Final = SLOTS_MAX * USAGE_SLOT_BYTES
-USAGE_PAGE_SIZES: Final = frozenset(
-    header + _SLOTS_BYTES for header in _HEADER_BYTES_BY_USAGE_VERSION.values()
-)
-"""Of all versions that are read."""
-
 CONTROL_HAS_FLAGS: Final = 1
 """Feature bit: the control page's flags are in use."""
 FLAG_TRUST_MPS: Final = 1
 
-_ENFORCED_KNOWN: Final = 0xF
 CONTROL_HAS_MEMORY_TERMS: Final = 2
 """Feature bit: what a device costs a context, and how much of it need not be managed memory."""
-FIXED_SUFFIX: Final = "/fixed"
-"""Of names in the usage page: what of a device's bytes cannot leave an oversubscribed card."""
-
-SLOT_FREE: Final = 0
-SLOT_ACTIVE: Final = 1
-SLOT_EXITING: Final = 2
-
 _REWRITE = "it is written anew when the pod is deleted and made again"
 _UPGRADE = "library and daemon are of different versions; delete the pod, so that it gets today's"
 
@@ -103,47 +78,6 @@ class ContainerLimits:
     mode: CoreMode = CoreMode.HARD
     trusts_mps: bool = False
     """The host runs MPS: the library does not cap whom MPS holds to his share of threads."""
-
-
-class Enforced(IntFlag):
-    """What else holds a process to its share, as it says."""
-
-    NONE = 0
-    MIG = 1
-    MPS = 2
-    DMEM = 4
-    MPS_CLAIMED = 8
-    """The environment claims MPS, which the host did not say it runs; the cap holds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessUsage:
-    """What one process of the container says it holds."""
-
-    slot_index: int
-    pid: int
-    """In the container's pid namespace."""
-    start_time_ticks: int
-    pid_namespace: int
-    used_bytes_by_uuid: tuple[tuple[str, int], ...]
-    """Sorted; only devices of which it holds something."""
-    enforced: Enforced = Enforced.NONE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageReport:
-    """What a container's processes say they hold; those that said good-bye are left out."""
-
-    processes: tuple[ProcessUsage, ...] = ()
-
-    def used_bytes(self, device_uuid: str) -> int:
-        """Return what all processes together say they hold of a device."""
-        return sum(
-            used
-            for process in self.processes
-            for uuid, used in process.used_bytes_by_uuid
-            if uuid == device_uuid
-        )
 
 
 def encode_control_page(limits: ContainerLimits) -> bytes:
@@ -192,22 +126,22 @@ def decode_control_page(page: bytes) -> ContainerLimits:
         PageCorrupt: it is not in every respect what `encode_control_page` writes.
     """
     if len(page) < CONTROL_HEADER.size:
-        raise _corrupt("control", f"{len(page)} bytes, not at least {CONTROL_HEADER.size}")
+        raise corrupt("control", f"{len(page)} bytes, not at least {CONTROL_HEADER.size}")
     fields = CONTROL_HEADER.unpack_from(page)
     magic, abi_version, size, header_bytes, device_bytes, device_count = fields[:6]
     mode, generation, features, priority, crc, flags, reserved = fields[6:]
     unknown = features & ~(CONTROL_HAS_FLAGS | CONTROL_HAS_MEMORY_TERMS)
-    _check_head("control", magic, CONTROL_MAGIC, (abi_version, unknown), (ABI_VERSION,))
+    check_head("control", magic, CONTROL_MAGIC, (abi_version, unknown), (ABI_VERSION,))
     if (header_bytes, device_bytes) != (CONTROL_HEADER.size, CONTROL_DEVICE.size):
-        raise _corrupt("control", f"parts of {header_bytes} and {device_bytes} bytes")
+        raise corrupt("control", f"parts of {header_bytes} and {device_bytes} bytes")
     expected = CONTROL_HEADER.size + device_count * CONTROL_DEVICE.size
     if device_count > DEVICES_MAX or size != len(page) or size != expected:
-        raise _corrupt("control", f"{len(page)} bytes for {device_count} devices, says {size}")
+        raise corrupt("control", f"{len(page)} bytes for {device_count} devices, says {size}")
     are_flags_known = not flags & ~(FLAG_TRUST_MPS if features & CONTROL_HAS_FLAGS else 0)
     if any(reserved) or mode not in list(CoreMode) or not are_flags_known:
-        raise _corrupt("control", f"mode {mode}, flags {flags}, reserved {reserved[:8].hex()}…")
+        raise corrupt("control", f"mode {mode}, flags {flags}, reserved {reserved[:8].hex()}…")
     if _with_crc(page) != page:
-        raise _corrupt("control", f"checksum {crc:#010x} is not that of its bytes")
+        raise corrupt("control", f"checksum {crc:#010x} is not that of its bytes")
 
     limits = ContainerLimits(
         devices=tuple(_decode_devices(page, has_terms=bool(features & CONTROL_HAS_MEMORY_TERMS))),
@@ -219,57 +153,8 @@ def decode_control_page(page: bytes) -> ContainerLimits:
     try:
         _check_limits(limits)
     except HookError as error:
-        raise _corrupt("control", error.message) from error
+        raise corrupt("control", error.message) from error
     return limits
-
-
-def used_part_bytes(header: bytes) -> int:
-    """Return how much of a usage page is in use, from its first `USAGE_HEADER_BYTES`.
-
-    Most of a page's thousand slots were never taken; a reader of many pages reads this much.
-    """
-    if len(header) < USAGE_HEADER_BYTES:
-        return len(header)
-    fields: tuple[int, ...] = USAGE_HEADER.unpack_from(header)
-    version, slots_end = fields[1], fields[9]
-    start = _HEADER_BYTES_BY_USAGE_VERSION.get(version, USAGE_HEADER_BYTES)
-    return start + min(slots_end, SLOTS_MAX) * USAGE_SLOT_BYTES
-
-
-def decode_usage_page(page: bytes) -> UsageReport:
-    """Return what the container's processes say; an empty file is a page that nobody joined yet.
-
-    The part in use is enough of a page (see `used_part_bytes`). Figures are clamped, never trusted: names that are no text are left out, as is a process
-    without a pid.
-
-    Raises:
-        AbiMismatch: it was written by another version of the library.
-        PageCorrupt: it is no usage page.
-    """
-    if not page:
-        return UsageReport()
-    if not min(_HEADER_BYTES_BY_USAGE_VERSION.values()) <= len(page) <= USAGE_PAGE_BYTES:
-        raise _corrupt("usage", f"{len(page)} bytes, not {USAGE_PAGE_BYTES}")
-    fields = USAGE_HEADER.unpack_from(page)
-    magic, abi_version, *sizes = fields[:7]
-    features, device_count, slots_end = fields[7:10]
-    if magic == 0:
-        return UsageReport()  # made, not yet filled in
-    versions = tuple(_HEADER_BYTES_BY_USAGE_VERSION)
-    _check_head("usage", magic, USAGE_MAGIC, (abi_version, features), versions)
-    start = _HEADER_BYTES_BY_USAGE_VERSION[abi_version]
-    expected = [start + _SLOTS_BYTES, start, USAGE_SLOT_BYTES, SLOTS_MAX, DEVICES_MAX]
-    if sizes != expected:
-        raise _corrupt("usage", f"sizes {sizes}, not {expected}")
-    if len(page) < used_part_bytes(page):
-        raise _corrupt("usage", f"{len(page)} bytes, cut off within its slots")
-
-    uuids = [usage_uuid(page, index) for index in range(min(device_count, DEVICES_MAX))]
-    processes = (
-        _usage_process(page, start + index * USAGE_SLOT_BYTES, index, uuids)
-        for index in range(min(slots_end, SLOTS_MAX))
-    )
-    return UsageReport(processes=tuple(process for process in processes if process is not None))
 
 
 def _check_limits(limits: ContainerLimits) -> None:
@@ -312,12 +197,13 @@ def _is_uuid_text(uuid: str) -> bool:
     return 0 < len(uuid) < UUID_BYTES and all("!" <= char <= "~" for char in uuid)
 
 
-def _check_head(
+def check_head(
     page: str, magic: int, expected: int, found: tuple[int, int], versions: tuple[int, ...]
 ) -> None:
+    """Refuse a page that begins otherwise than one of its kind, or is of another version."""
     abi_version, features = found
     if magic != expected:
-        raise _corrupt(page, f"starts with {magic:#018x}, not {expected:#018x}")
+        raise corrupt(page, f"starts with {magic:#018x}, not {expected:#018x}")
     if abi_version not in versions or features:
         raise AbiMismatch(
             f"{page} page of ABI version {abi_version}, features {features:#x}, "
@@ -326,7 +212,8 @@ def _check_head(
         )
 
 
-def _corrupt(page: str, found: str) -> PageCorrupt:
+def corrupt(page: str, found: str) -> PageCorrupt:
+    """Return what to raise of this kind of page."""
     return PageCorrupt(f"{page} page cannot be read: {found}", hint=_REWRITE)
 
 
@@ -346,11 +233,11 @@ def _memory_terms(device: DeviceLimit, *, has_terms: bool) -> tuple[int, int]:
 def _decode_devices(page: bytes, *, has_terms: bool) -> Iterator[DeviceLimit]:
     for fields in CONTROL_DEVICE.iter_unpack(page[CONTROL_HEADER.size :]):
         uuid, memory, core_percent, weight, context, fixed, reserved = fields
-        text = _text(uuid)
+        text = uuid_text(uuid)
         if not has_terms and (context or fixed):
-            raise _corrupt("control", f"memory terms {context}, {fixed} that it says it lacks")
+            raise corrupt("control", f"memory terms {context}, {fixed} that it says it lacks")
         if text is None or any(reserved):
-            raise _corrupt("control", f"device {uuid!r}, reserved bytes {reserved[:8].hex()}…")
+            raise corrupt("control", f"device {uuid!r}, reserved bytes {reserved[:8].hex()}…")
         yield DeviceLimit(
             device_uuid=text,
             memory_bytes=None if memory == UNLIMITED else memory,
@@ -361,40 +248,10 @@ def _decode_devices(page: bytes, *, has_terms: bool) -> Iterator[DeviceLimit]:
         )
 
 
-def _text(field: bytes) -> str | None:
+def uuid_text(field: bytes) -> str | None:
     """Return the NUL-padded text of a UUID field, or None if it is no such text."""
     text, _, padding = field.partition(b"\0")
     if any(padding) or len(text) == len(field):
         return None
     decoded = text.decode("ascii", errors="replace")
     return decoded if _is_uuid_text(decoded) else None
-
-
-def usage_uuid(page: bytes, index: int) -> str | None:
-    """Return the device of this index in a usage page's header, or None if it is no text."""
-    start = USAGE_HEADER.size + index * UUID_BYTES
-    return _text(page[start : start + UUID_BYTES])
-
-
-def _usage_process(
-    page: bytes, start: int, index: int, uuids: list[str | None]
-) -> ProcessUsage | None:
-    state, pid, start_time_ticks, pid_namespace, _, enforced, _ = USAGE_SLOT.unpack_from(
-        page, start
-    )
-    if state != SLOT_ACTIVE or not 0 < pid < 2**31:
-        return None
-    used: dict[str, int] = {}
-    for device_index, uuid in enumerate(uuids):
-        at = start + USAGE_SLOT.size + device_index * USAGE_CELL.size
-        used_bytes, _ = USAGE_CELL.unpack_from(page, at)
-        if uuid is not None and used_bytes and not uuid.endswith(FIXED_SUFFIX):
-            used[uuid] = min(used.get(uuid, 0) + used_bytes, 2**63 - 1)
-    return ProcessUsage(
-        slot_index=index,
-        pid=pid,
-        start_time_ticks=start_time_ticks,
-        pid_namespace=pid_namespace,
-        used_bytes_by_uuid=tuple(sorted(used.items())),
-        enforced=Enforced(enforced & _ENFORCED_KNOWN),
-    )

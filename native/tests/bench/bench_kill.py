@@ -10,7 +10,7 @@ import sys
 import time
 
 from hamid.hooks.abi.contract import USAGE_PAGE_NAME
-from hamid.hooks.abi.pages import decode_usage_page
+from hamid.hooks.abi.usage import decode_usage_page
 from native.tests.bench.stand import WORKER, Stand, report, stand
 
 PROCESSES = 16

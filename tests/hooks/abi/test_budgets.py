@@ -7,8 +7,9 @@ from hamid.hooks.abi.budgets import (
     decode_budget,
     decode_places,
 )
-from hamid.hooks.abi.pages import USAGE_HEADER_BYTES
-from tests.hooks.abi.test_pages import CARD, INSTANCE, usage_page
+from hamid.hooks.abi.usage import USAGE_HEADER_BYTES
+from tests.hooks.abi.test_pages import CARD, INSTANCE
+from tests.hooks.abi.test_usage import usage_page
 
 
 def header(**fields) -> bytes:
