@@ -140,7 +140,7 @@ class Picture:
         for card, lines in zip(shown, _lines(shown, room), strict=True):
             table.add_row(
                 card.node,
-                f"{card.index} {_short(card.model)}",
+                Text(f"{card.index} {_short(card.model)}"),
                 f"{card.used_mib} of {card.memory_mib}",
                 *([_bar(card.used_mib, card.memory_mib)] if is_wide else []),
                 f"{card.core_percent} %",
@@ -215,7 +215,10 @@ def _waiting(waiting: Sequence[Outcome], shown: int) -> Table:
     table.add_column("why", ratio=1)
     for outcome in waiting[:shown]:
         colour = _COLOURS.get(outcome.state, "")
-        table.add_row(outcome.pod, Text(outcome.state, style=colour), outcome.reason or "")
+        # Texts, for what people wrote into manifests is no markup.
+        table.add_row(
+            Text(outcome.pod), Text(outcome.state, style=colour), Text(outcome.reason or "")
+        )
     if len(waiting) > shown:
         table.add_row(f"… and {len(waiting) - shown} more")
     return table

@@ -103,3 +103,10 @@ def test_nodes_without_cards_are_named():
 
 def test_the_title_counts_pods_by_state():
     assert "pods: 2 running" in lines(picture(card()))[0]
+
+
+def test_what_a_pods_author_wrote_is_no_markup():
+    reason = "annotation x: '[/b]' is unknown; spec.hard[limits.cpu] is [red]"
+    waiting = [Outcome(pod="default/a", state=PodState.REFUSED, reason=reason)]
+
+    assert any(reason in line for line in lines(picture(card(), waiting=waiting), width=160))
