@@ -58,12 +58,14 @@ class NodeSnapshot:
         links: how well each pair of devices is linked, higher is better, a row a device in the
             order of `usages`; empty where it is not known.
         host_free: what pods have not asked for yet; None where it is not known.
+        host_capacity: what the host has for pods in all; None where it is not known.
     """
 
     node_name: str
     usages: tuple[DeviceUsage, ...]
     cordoned: frozenset[DeviceUuid] = frozenset()
     host_free: HostAmount | None = None
+    host_capacity: HostAmount | None = None
     links: tuple[tuple[int, ...], ...] = ()
 
 

@@ -66,10 +66,12 @@ def added_node(
         memory_mib=_PLENTY.memory_mib if memory_mib is None else memory_mib,
     )
     devices = (replace(card, device_index=index) for index in range(count))
+    known_host = None if cpu is None and memory_mib is None else host
     node = NodeSnapshot(
         node_name="",
         usages=tuple(DeviceUsage(device=device) for device in devices),
-        host_free=None if cpu is None and memory_mib is None else host,
+        host_free=known_host,
+        host_capacity=known_host,
     )
     return _renamed(node, number, f"{count} x {card.model}")
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 NODES_SHOWN = 5
+HOST_TERM = "host"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +193,7 @@ def decision_answer(
             {
                 "node": found.node_name,
                 "load_ppm": found.load_ppm,
-                "terms": _terms(dict(zip(verdict.node_policies, found.costs, strict=False))),
+                "terms": _node_terms(verdict.node_policies, found.costs),
                 "cards": cards.get(found.node_name, []),
             }
             for found in verdict.best
@@ -220,7 +221,7 @@ def anew_answer(scene: Scene, policies: Policies, *, rank: int, fitting_count: i
             {
                 "node": node.node_name,
                 "load_ppm": placed.load_ppm,
-                "terms": _terms(dict(zip(wanted.node, placed.cost, strict=False))),
+                "terms": _node_terms(wanted.node, placed.cost),
                 "cards": cards[node.node_name],
             }
             for node, placed in scene.considered
@@ -247,6 +248,11 @@ def _cards_by_node(scene: Scene, policies: Policies) -> dict[str, list[JsonObjec
         ]
         for node, placed in scene.considered
     }
+
+
+def _node_terms(policies: Sequence[PolicyName], costs: Sequence[int]) -> JsonObject:
+    """What each policy says of a node, and its host, where that decides last."""
+    return dict(zip([*(name.value for name in policies), HOST_TERM], costs, strict=False))
 
 
 def _terms(costs: Mapping[PolicyName, int]) -> JsonObject:

@@ -173,6 +173,7 @@ class NodeBook:
                 usages=tuple(self._usage(device) for device in self._devices),
                 cordoned=self._cordoned,
                 host_free=None if self._host is None else self._host - self._host_asked,
+                host_capacity=self._host,
                 links=self._matrix(),
             )
         return self._snapshot
@@ -184,6 +185,7 @@ class NodeBook:
             usages=tuple(DeviceUsage(device=device) for device in self._devices),
             cordoned=self._cordoned,
             host_free=self._host,
+            host_capacity=self._host,
             links=self._matrix(),
         )
 
@@ -202,6 +204,7 @@ class NodeBook:
             usages=tuple(usages),
             cordoned=self._cordoned,
             host_free=None if self._host is None else self._host - asked,
+            host_capacity=self._host,
             links=self._matrix(),
         )
 

@@ -23,7 +23,7 @@ class NodeLoad:
 
     Attributes:
         load_ppm: see `placement.policy`.
-        costs: one for each of the verdict's policies; the smaller the better.
+        costs: one for each of the verdict's policies, and that of the host; the smaller the better.
     """
 
     node_name: str

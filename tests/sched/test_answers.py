@@ -120,7 +120,7 @@ def test_what_would_be_decided_now_tells_of_each_card_its_terms_or_what_it_lacks
 
     assert (answer["rank"], answer["fitting_nodes"], answer["policies"]) == (1, 1, ["binpack"])
     (best,) = answer["best"]
-    assert best["terms"] == {"binpack": -placed.load_ppm}
+    assert best["terms"] == {"binpack": -placed.load_ppm, "host": 0}
     lacking, chosen = best["cards"]
     assert (lacking["uuid"], lacking["terms"]) == ("full", {})
     assert lacking["lacking"] == ["lacks memory (need 2000 MiB, free 1000 MiB)"]

@@ -27,7 +27,7 @@ from hamid.model.request import PolicyName
 from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.fit import share_on
 from hamid.sched.placement.fragmentation import Fragmentation
-from hamid.sched.placement.policy import BY_FRAGMENTATION, LOAD_ORDERINGS, load_ppm
+from hamid.sched.placement.policy import BY_FRAGMENTATION, LOAD_ORDERINGS, host_cost, load_ppm
 from hamid.sched.placement.refusal import Refusal
 from hamid.sched.placement.search import Search
 from hamid.sched.placement.topology import best_linked, link_cost, numa_count
@@ -200,11 +200,13 @@ def _searched_placement(
         return sum(link_cost(node.links, tuple(sorted(positions))) for positions in sets)
 
     position_of = {u.device.device_uuid: position for position, u in enumerate(node.usages)}
+    free = node.host_free
+    with_host = node if free is None else replace(node, host_free=free - request.host)
     return NodePlacement(
         node_name=node.node_name,
         containers=containers,
         load_ppm=load,
-        cost=tuple(cost_by(name) for name in policies),
+        cost=(*(cost_by(name) for name in policies), *host_cost(policies, with_host)),
     )
 
 

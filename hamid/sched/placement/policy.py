@@ -5,6 +5,11 @@ smallest key wins. Load is counted in parts per million of three capacities, sum
 
     load = slots used / slots + memory used / memory + cores used / cores
 
+Of nodes whose cards are loaded alike, CPU and main memory decide, in the direction of the policy: the
+load of the host is counted in the same way,
+
+    load = CPU asked for / CPU + memory asked for / memory
+
 Integers throughout, so that equal states compare equal on every machine.
 """
 
@@ -16,9 +21,10 @@ from typing import TYPE_CHECKING, Final
 from hamid.model.request import EVEN_WEIGHTS, PolicyName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hamid.model.device import DeviceUsage
+    from hamid.model.node import NodeSnapshot
     from hamid.model.request import LoadWeights, PodRequest
 
 PPM: Final = 1_000_000
@@ -57,6 +63,32 @@ class Policies:
             node=request.node_policies or self.node,
             device=request.device_policies or self.device,
         )
+
+
+def host_cost(policies: Sequence[PolicyName], node: NodeSnapshot) -> tuple[int, ...]:
+    """What decides between nodes that all policies find equal; the smaller the better.
+
+    Nothing more where `fragmentation` is among them: it has weighed the host already.
+
+    Args:
+        policies: of the node, in the order in which they count.
+        node: with the newcomer on it.
+    """
+    if PolicyName.FRAGMENTATION in policies:
+        return ()
+    ordering = next((LOAD_ORDERINGS[p] for p in policies if p in LOAD_ORDERINGS), _fullest_first)
+    return (ordering(host_load_ppm(node)),)
+
+
+def host_load_ppm(node: NodeSnapshot) -> int:
+    """The load of a node's host: an idle one is 0, one full in both 2,000,000."""
+    free, capacity = node.host_free, node.host_capacity
+    if free is None or capacity is None:
+        return 0
+    asked = capacity - free
+    return _ratio_ppm(asked.cpu_milli, capacity.cpu_milli) + _ratio_ppm(
+        asked.memory_mib, capacity.memory_mib
+    )
 
 
 BY_FRAGMENTATION: Final = Policies()

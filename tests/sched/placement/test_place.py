@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from hamid.model.device import DeviceUsage
+from hamid.model.node import HostAmount
 from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import ContainerKind, PolicyName
 from hamid.model.shortfall import Resource
@@ -252,6 +255,56 @@ def test_equal_nodes_are_ranked_by_name_whatever_their_order():
 
     assert forward == backward
     assert forward.best.node_name == "node-0"
+
+
+def with_host(node, *, cpu_milli, memory_mib=64_000):
+    return replace(
+        node,
+        host_free=HostAmount(cpu_milli=cpu_milli, memory_mib=memory_mib),
+        host_capacity=HostAmount(cpu_milli=64_000, memory_mib=64_000),
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        pytest.param("binpack", "node-1", id="binpack takes the fuller host"),
+        pytest.param("spread", "node-2", id="spread takes the emptier host"),
+        pytest.param("numa", "node-1", id="numa takes the fuller host"),
+        pytest.param("numa,spread", "node-2", id="numa and then spread takes the emptier host"),
+        pytest.param("binpack,fragmentation", "node-0", id="fragmentation weighs the host itself"),
+    ],
+)
+def test_processors_and_memory_decide_between_nodes_whose_cards_are_alike(policy, expected):
+    """To the measure the first two are alike: with no card free, memory is of no use to anybody."""
+    words = tuple(PolicyName(word) for word in policy.split(","))
+    full = DeviceUsage(device=make_device(), slots_used=9, memory_used_mib=39_000)
+    nodes = [
+        with_host(make_node("node-0", usages=[full]), cpu_milli=30_000),
+        with_host(make_node("node-1", usages=[full]), cpu_milli=30_000, memory_mib=10_000),
+        with_host(make_node("node-2", usages=[full]), cpu_milli=50_000),
+    ]
+    request = make_request(host=HostAmount(cpu_milli=1_000, memory_mib=1_000))
+
+    outcome = place(request, nodes, policies=Policies(node=words, device=words))
+
+    assert outcome.best.node_name == expected
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"), [(BINPACK, "node-1"), (SPREAD, "node-0")], ids=["binpack", "spread"]
+)
+def test_processors_and_memory_do_not_outrank_the_cards(policies, expected):
+    emptier, fuller = nodes_of_load(1_000, 2_000)
+    nodes = [with_host(emptier, cpu_milli=1_000), with_host(fuller, cpu_milli=64_000)]
+
+    assert place(make_request(), nodes, policies=policies).best.node_name == expected
+
+
+def test_a_host_of_which_nothing_is_known_counts_as_idle():
+    nodes = [make_node("node-0"), with_host(make_node("node-1"), cpu_milli=32_000)]
+
+    assert place(make_request(), nodes, policies=BINPACK).best.node_name == "node-1"
 
 
 def test_a_pod_that_fits_nowhere_is_told_what_each_node_lacks():
