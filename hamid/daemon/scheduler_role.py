@@ -23,6 +23,7 @@ from hamid.sched.nominations import Nominations
 from hamid.sched.preempt_verb import PreemptVerb
 from hamid.sched.preemptor import PreemptionMetrics, Preemptor
 from hamid.sched.quota_lookup import QuotaLookup
+from hamid.sched.quotas import HamiQuotaCollector
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
 from hamid.sched.waiting_events import WaitingEvents
 from hamid.sched.waker import Waker, WakerMetrics
@@ -82,6 +83,8 @@ class SchedulerRole:
             metrics=ElectorMetrics(registry),
         )
         cache = ClusterCache(settings=settings.sched, clock=ports.clock, registry=registry)
+        if settings.hami_metrics:
+            HamiQuotaCollector(cache.quotas, registry)
         extender = _extender(settings, ports, elector, cache)
         return cls(
             settings=settings,

@@ -12,13 +12,13 @@ Invariants:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from hamid.codec.quota import decode_quota
+from hamid.codec.quota import LIMITS_PREFIX, decode_quota
 from hamid.model.quota import NO_CHARGE, tightest
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from hamid.model.quota import Bound, Charge, Payer, Quota
 
 log = structlog.get_logger(__name__)
+
+_HAMI_ZONE: Final = "vGPU"
 
 _Key = tuple[str, str]
 """Namespace and name of a quota."""
@@ -217,5 +219,41 @@ class QuotaCollector(Collector):
                 values = (quota.namespace, quota.name, limit.key)
                 hard.add_metric(values, limit.hard)
                 used.add_metric(values, charged.of(limit.resource))
+        yield hard
+        yield used
+
+
+class HamiQuotaCollector(Collector):
+    """The same under HAMi's names, which have one series for each resource of a namespace.
+
+    HAMi knows one quota a namespace; of several, the one that leaves least is shown.
+    """
+
+    def __init__(self, quotas: QuotaBooks, registry: CollectorRegistry) -> None:
+        self._quotas = quotas
+        registry.register(self)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One sample for each resource of a namespace that any quota limits."""
+        labels = ("zone", "namespace", "quota_name")
+        hard = GaugeMetricFamily(
+            "hami_resource_quota_limit",
+            "What the namespace may have of the resource.",
+            labels=labels,
+        )
+        used = GaugeMetricFamily(
+            "hami_resource_quota_used",
+            "What the namespace has of the resource: cards, MiB, or percent of cores.",
+            labels=(*labels, "limit"),
+        )
+        by_namespace: dict[str, list[tuple[Quota, Charge]]] = {}
+        for quota, charged in self._quotas.all():
+            by_namespace.setdefault(quota.namespace, []).append((quota, charged))
+        for namespace, counted in by_namespace.items():
+            for bound in tightest(counted):
+                limit = bound.limit
+                values = (_HAMI_ZONE, namespace, limit.key.removeprefix(LIMITS_PREFIX))
+                hard.add_metric(values, limit.hard)
+                used.add_metric((*values, str(limit.hard)), bound.used)
         yield hard
         yield used

@@ -24,11 +24,11 @@ LEASE = LeaseSettings(
 )
 
 
-def make_role(kube, identity="node-1_a"):
+def make_role(kube, identity="node-1_a", **settings):
     registry = CollectorRegistry()
     loop = asyncio.get_running_loop()
     return SchedulerRole.assemble(
-        Settings(identity=Identity(node_name="node-1"), lease=LEASE),
+        Settings(identity=Identity(node_name="node-1"), lease=LEASE, **settings),
         SchedulerPorts(
             kube=kube,
             identity=identity,
@@ -147,6 +147,16 @@ async def test_pages_show_lease_and_cache():
         "quotas",
         "quota_remarks",
     }
+
+
+@pytest.mark.parametrize("hami_metrics", [False, True])
+async def test_hamis_names_of_quotas_are_shown_by_setting(hami_metrics):
+    role = make_role(FakeKube(), hami_metrics=hami_metrics)
+
+    names = {family.name for family in role.ports.registry.collect()}
+
+    assert "hamid_sched_quota_used" in names
+    assert ("hami_resource_quota_used" in names) is hami_metrics
 
 
 async def test_who_explains_knows_of_the_room_that_is_being_made():

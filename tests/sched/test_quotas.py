@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 
 from hamid.model.names import ResourceNames
 from hamid.model.quota import NO_CHARGE, Charge, Payer
-from hamid.sched.quotas import QuotaBooks, QuotaCollector
+from hamid.sched.quotas import HamiQuotaCollector, QuotaBooks, QuotaCollector
 from hamid.sched.sinks import PodSink, QuotaSink
 from tests.sched.builders import make_allocation, make_share
 from tests.sched.objects import added, bound, deleted, modified, quota_object
@@ -157,6 +157,36 @@ def test_each_limit_is_a_metric(books):
     labels = {"namespace": "default", "quota": "cards", "key": "limits.nvidia.com/gpumem"}
     assert registry.get_sample_value("hamid_sched_quota_hard", labels) == 10_000
     assert registry.get_sample_value("hamid_sched_quota_used", labels) == 4_096
+
+
+def test_hamis_names_show_each_resource_of_a_namespace_once_by_the_quota_that_leaves_least(books):
+    registry = CollectorRegistry()
+    HamiQuotaCollector(books, registry)
+    books.take(quota_object("roomy", gpumem=50_000, gpucores=50))
+    books.take(quota_object("tight", gpumem=10_000))
+    books.take(quota_object("tight", namespace="other", gpumem=7))
+    books.charge("uid-1", TEAM, CHARGE)
+
+    families = {family.name: family for family in registry.collect()}
+    samples = families["hami_resource_quota_used"].samples
+    assert [(sample.labels, sample.value) for sample in samples] == [
+        (
+            {
+                "zone": "vGPU",
+                "namespace": namespace,
+                "quota_name": f"nvidia.com/{key}",
+                "limit": limit,
+            },
+            used,
+        )
+        for namespace, key, limit, used in (
+            ("default", "gpumem", "10000", 4_096),
+            ("default", "gpucores", "50", 40),
+            ("other", "gpumem", "7", 0),
+        )
+    ]
+    labels = {"zone": "vGPU", "namespace": "default", "quota_name": "nvidia.com/gpucores"}
+    assert registry.get_sample_value("hami_resource_quota_limit", labels) == 50
 
 
 # In the cache.
