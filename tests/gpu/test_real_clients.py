@@ -1,0 +1,33 @@
+"""Programs and runtimes of today on a real card: each gets its share by every route, and no more."""
+
+import pytest
+
+from hamid.nvml.client import NvmlClient
+from tests.gpu.test_real_card import real_place
+from tests.native.clients.machine import Client, assert_filled, client_directory
+
+LIMIT_MIB = 2048
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
+
+PROGRAMS = [
+    ("cuda12", "with_runtime.py"),
+    ("cuda13", "with_runtime.py"),
+    ("cuda13", "core.py"),
+    ("numba", "with_numba.py"),
+    ("tinygrad", "with_tinygrad.py"),
+    ("taichi", "with_taichi.py"),
+]
+
+
+@pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=" ".join)
+async def test_a_client_fills_its_share_and_no_more(tmp_path, name, program):
+    directory = client_directory(name)
+    async with NvmlClient.open() as nvml:
+        card = (await nvml.list_devices())[0].device_uuid
+    with real_place(tmp_path) as place:
+        place.limit((str(card), LIMIT_MIB))
+
+        lines = Client(directory=directory, container=place).program(program, is_limited=True)
+
+    assert_filled(lines, LIMIT_MIB)

@@ -1,0 +1,46 @@
+"""The CUDA runtime of today, which is inside cuda-bindings. It authenticates the driver, so it works on real ones only."""
+
+import sys
+
+from cuda.bindings import runtime
+from routes import MIB, say, try_routes
+
+
+class Refused(Exception):
+    pass
+
+
+def call(function, *arguments):
+    status, *values = function(*arguments)
+    if status == runtime.cudaError_t.cudaErrorMemoryAllocation:
+        runtime.cudaGetLastError()
+        raise Refused(status.name)
+    assert status == runtime.cudaError_t.cudaSuccess, f"{function.__name__}: {status!r}"
+    return values[0] if len(values) == 1 else values
+
+
+status, *_ = runtime.cudaFree(0)
+say(start=status.name)
+if status != runtime.cudaError_t.cudaSuccess:
+    sys.exit(0)
+free, total = call(runtime.cudaMemGetInfo)
+say(total_mib=total // MIB, free_mib=free // MIB)
+stream = call(runtime.cudaStreamCreate)
+
+
+def free_async(address):
+    call(runtime.cudaFreeAsync, address, stream)
+    call(runtime.cudaStreamSynchronize, stream)
+
+
+try_routes(
+    {
+        "alloc": (lambda size: call(runtime.cudaMalloc, size), lambda a: call(runtime.cudaFree, a)),
+        "pitch": (
+            lambda size: call(runtime.cudaMallocPitch, MIB, size // MIB)[0],
+            lambda a: call(runtime.cudaFree, a),
+        ),
+        "async": (lambda size: call(runtime.cudaMallocAsync, size, stream), free_async),
+    },
+    Refused,
+)

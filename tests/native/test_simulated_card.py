@@ -1,0 +1,26 @@
+"""The checks of a real card (tests/gpu/test_real_card.py) on the simulated one: they work."""
+
+from typing import ClassVar
+
+import pytest
+
+from tests.contracts.card_contract import CardContract
+from tests.native.container import NATIVE
+
+pytestmark = pytest.mark.native
+
+
+class TestSimulatedCard(CardContract):
+    """Only one cap, and only what is over it counts: the machine may be busy."""
+
+    CAPS: ClassVar = [30]
+    UNDER_POINTS = 20.0
+    OVER_POINTS = 4.0
+    SECONDS = 2.0
+    NVML_LIBRARY = NATIVE / "build" / "sim" / "libnvidia-ml.so.1"
+
+    @pytest.fixture
+    def place(self, container, monkeypatch):
+        for name in ("HAMID_SIM_DEVICES", "HAMID_SIM_STATE"):
+            monkeypatch.setenv(name, container.env[name])
+        return container
