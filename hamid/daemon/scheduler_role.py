@@ -158,13 +158,17 @@ class SchedulerRole:
         Args:
             makers: of what only the leader does, called anew for each term.
         """
-        work = LeaderWork(elector=self.elector, services=lambda: self._leader_services(makers))
+        work = LeaderWork(
+            elector=self.elector,
+            services=lambda: self._leader_services(makers),
+            ended=self.cache.reset,  # nobody keeps it up to date any more
+        )
         # Leader-only work is inside: it has stopped before the lease is released.
         async with running(self.elector), running(work):
             yield
 
     def _leader_services(self, makers: Sequence[Callable[[], Service]]) -> list[Service]:
-        # What an earlier term knew is stale.
+        # A call that was under way when the last term ended may have reserved room since.
         self.cache.reset()
         heap = HeapKeeper(is_settled=lambda: self.cache.is_synced)
         own = (self._waker(), self.preemptor, self._waiting_events(), heap)

@@ -6,7 +6,8 @@ Invariants:
    *sent*, by the clock at the moment of asking. A loop that is stuck, or a process that was
    frozen, cannot make it true. The clock should go on while the machine sleeps
    (`CLOCK_BOOTTIME`).
-2. After a loss the lease is not taken again before the leader-only work has stopped.
+2. A term once over stays over, even if a renewal under way is done after all: the work that saw
+   its end has stopped. A new one begins only when all of that work has.
 3. The lease is released only after the leader-only work has stopped: run the elector outside,
    `leadership` inside.
 4. A lease that was deleted counts as it was last seen until it would have expired: deleting it
@@ -243,6 +244,10 @@ class LeaseElector:
         else:
             lease = await self.kube.replace(LEASES, body)
         self._see(lease)
+        if self._leads.get() and not self._is_fresh():
+            # Work may have seen it end, and stopped for good: only a new term starts it again.
+            self._lose("it was renewed too late")
+            return
         self._renewed_at_s = sent_at_s
         if not self._leads.get():
             log.info("leadership gained", identity=self.identity, transitions=wanted.transitions)
@@ -359,17 +364,24 @@ class LeaderWork:
 
     Attributes:
         services: makes them anew for each term.
+        ended: called when all of a term's services have stopped, for they keep up to date what
+            others read.
     """
 
     elector: LeaseElector
     services: Callable[[], Sequence[Service]]
+    ended: Callable[[], None] = lambda: None
     name: str = "leader-work"
 
     async def run(self) -> None:
         """Wait for a term, work through it, and again, until cancelled."""
         while True:
-            async with self.elector.leadership(), running(*self.services()):
-                await self.elector.wait_lost()
+            async with self.elector.leadership():
+                try:
+                    async with running(*self.services()):
+                        await self.elector.wait_lost()
+                finally:
+                    self.ended()
 
 
 def _standbys(lease: JsonObject) -> tuple[str, ...]:

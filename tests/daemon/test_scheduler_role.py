@@ -105,6 +105,27 @@ async def test_a_follower_knows_the_leader_and_lists_nothing():
 
 
 @pytest.mark.looptime
+async def test_a_stall_of_nearly_the_renew_deadline_leaves_no_leader_that_sees_nothing():
+    """The renewal that was under way is done, after the watches have stopped for want of it."""
+    kube = FakeKube()
+    role = make_role(kube)
+    async with leading(role) as work:
+        await asyncio.sleep(5)
+        delay = Fault(kind=FaultKind.DELAY, delay_s=0.99, verb="update", resource=LEASES.label)
+        kube.faults.add(delay)
+        await work.running_count.wait_for(lambda count: not count)
+        await asyncio.sleep(0.01)
+        assert not role.cache.is_synced
+
+        await asyncio.sleep(5)
+        await kube.create(NODES, node_object())
+        await asyncio.sleep(1)
+
+        assert role.knows_leader() == (True, "leads")
+        assert [node.node_name for node in role.cache.snapshots()] == ["node-1"]
+
+
+@pytest.mark.looptime
 async def test_the_lease_is_released_after_the_work_has_stopped():
     kube = FakeKube()
     async with leading(make_role(kube)) as work:

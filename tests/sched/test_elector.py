@@ -402,6 +402,45 @@ async def test_work_stops_though_the_renewing_loop_is_stuck():
         assert not work.is_running
 
 
+@pytest.mark.looptime
+async def test_work_starts_anew_though_the_renewal_that_came_too_late_for_it_was_done():
+    """A stall of nearly the renew deadline: the work has gone when the answer comes."""
+    api = FakeApi()
+    elector = make_timed(api, "a")
+    work = Work()
+    async with running(elector), running(LeaderWork(elector=elector, services=lambda: [work])):
+        await asyncio.sleep(1)
+        api.faults.add(Fault(kind=FaultKind.DELAY, delay_s=9.0, verb="update"))
+        await asyncio.sleep(9.5)
+        assert not work.is_running
+
+        await asyncio.sleep(10)
+
+        assert elector.may_act()
+        assert work.is_running
+
+    assert work.starts == 2
+
+
+async def test_a_renewal_whose_answer_comes_after_the_deadline_ends_the_term(api, a, clock):
+    await a.step()
+    clock.now_s += SETTINGS.retry_period_s
+
+    class Late(FakeKube):
+        async def replace(self, *args, **kwargs):
+            answer = await super().replace(*args, **kwargs)
+            clock.now_s += SETTINGS.renew_deadline_s - 1.0
+            return answer
+
+    a.kube = Late(api=api)
+    await a.step()
+
+    assert not a.may_act()
+    a.kube = FakeKube(api=api)
+    await a.step()
+    assert a.may_act()
+
+
 async def test_the_lease_is_not_taken_again_before_the_work_of_the_last_term_has_ended(a, clock):
     await a.step()
     async with a.leadership():
