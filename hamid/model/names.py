@@ -111,6 +111,7 @@ LEASE_STANDBYS: Final = "hamid.io/standbys"
 
 SCHEDULER_NAME: Final = "hamid-scheduler"
 SCHEDULER_NAME_HAMI: Final = "hami-scheduler"
+SCHEDULER_NAME_4PD: Final = "4pd-scheduler"
 
 # What a container finds in its environment. Informative only: limits live in the control page.
 ENV_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"

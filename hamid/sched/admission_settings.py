@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hamid.errors import SettingsError
-from hamid.model.names import SCHEDULER_NAME, SCHEDULER_NAME_HAMI
+from hamid.model.names import SCHEDULER_NAME, SCHEDULER_NAME_4PD, SCHEDULER_NAME_HAMI
 
 
 class Policy(StrEnum):
@@ -50,7 +50,11 @@ class AdmissionSettings:
     """
 
     scheduler_name: str = SCHEDULER_NAME
-    replaced_schedulers: tuple[str, ...] = ("default-scheduler", SCHEDULER_NAME_HAMI)
+    replaced_schedulers: tuple[str, ...] = (
+        "default-scheduler",
+        SCHEDULER_NAME_HAMI,
+        SCHEDULER_NAME_4PD,
+    )
     foreign_scheduler: Policy = Policy.WARN
     privileged_user: Policy = Policy.REFUSE
     privileged_neighbour: Policy = Policy.REFUSE

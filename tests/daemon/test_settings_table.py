@@ -27,7 +27,9 @@ def test_a_row_has_key_default_and_meaning():
 
 def test_defaults_look_as_in_yaml():
     assert row("addresses.debug_is_open")[1] == "`false`"
-    assert row("admission.replaced_schedulers")[1] == "`default-scheduler`, `hami-scheduler`"
+    assert row("admission.replaced_schedulers")[1] == (
+        "`default-scheduler`, `hami-scheduler`, `4pd-scheduler`"
+    )
     assert row("nvml.library")[1] == ""
     assert row("kube.in_pod.host")[1] == "must be given"
 

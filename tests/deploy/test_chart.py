@@ -12,6 +12,7 @@ from hamid.model.names import (
     WRITTEN_BY_US,
     ResourceNames,
 )
+from hamid.sched.admission_settings import Policy
 from hamid.sched.extender import PREFIX
 from tests.cluster.harness import ClusterUnavailable, do_without, helm
 from tests.deploy.rendering import CHART, ChartRefused, rendered, run_helm
@@ -173,13 +174,21 @@ def test_values_of_old_charts_mean_what_they_meant():
             "devicePlugin.deviceSplitCount=5",
             "devicePlugin.deviceMemoryScaling=1.5",
             "devicePlugin.contextMemoryMib=450",
+            "scheduler.defaultMem=5000",
+            "scheduler.defaultCores=10",
+            "scheduler.defaultGPUNum=2",
         )),
         "--set-string=devicePlugin.nvidiaNodeSelector.gpu=yes",
     )  # fmt: skip
 
     found, configuration = settings(objects), scheduler_configuration(objects)
     names = ["gpu", "mem", "mem-percentage", "cores", "priority"]
-    assert list(found["sched"]["resources"].values()) == [f"example.com/{name}" for name in names]
+    assert found["sched"]["resources"] == {
+        key: f"example.com/{name}"
+        for key, name in zip(
+            ("count", "memory", "memory_percentage", "cores", "priority"), names, strict=True
+        )
+    }
     assert [item["name"] for item in configuration["extenders"][0]["managedResources"]] == [
         f"example.com/{name}" for name in names
     ]
@@ -189,11 +198,38 @@ def test_values_of_old_charts_mean_what_they_meant():
     assert found["plugin"]["device_split_count"] == 5
     assert found["plugin"]["device_memory_scaling"] == 1.5
     assert found["plugin"]["context_memory_mib"] == 450
+    assert found["sched"]["defaults"] == {
+        "device_count": 2,
+        "memory_mib": 5000,
+        "core_percent": 10,
+    }
     assert configuration["profiles"] == [{"schedulerName": "hami-scheduler"}]
     pod = objects["Deployment", "hamid-kube-scheduler"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"].endswith(":v1.16.8")
     assert objects["Service", "hamid-scheduler"]["spec"]["ports"][0]["nodePort"] == 31997
     assert objects["Service", "hamid-metrics"]["spec"]["ports"][0]["nodePort"] == 31992
+
+
+def test_the_older_name_of_the_node_selector_goes_before_the_newer_one():
+    objects = rendered("--set-string", "devicePlugin.nvidianodeSelector.gpu=yes")
+
+    affinity = daemon(objects)["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms[0]["matchExpressions"] == [{"key": "gpu", "operator": "In", "values": ["yes"]}]
+
+
+def test_any_setting_of_the_daemon_can_be_given_and_goes_before_what_the_chart_makes():
+    found = settings(rendered(
+        "--set=settings.admission.privileged_user=warn",
+        "--set=settings.web.body_limit_bytes=16777216",
+        "--set=settings.plugin.device_split_count=3",
+    ))  # fmt: skip
+
+    made = structure({**found, "identity": {"node_name": "node-1"}}, Settings, where="chart")
+    assert made.admission.privileged_user is Policy.WARN
+    assert made.web.body_limit_bytes == 16_777_216
+    assert made.plugin.device_split_count == 3
+    assert made.plugin.device_memory_scaling == 1
 
 
 def test_the_old_node_port_of_the_scheduler_is_the_default():

@@ -72,7 +72,9 @@ def patched(item, verdict):
 # What is changed.
 
 
-@pytest.mark.parametrize("before", ["", "default-scheduler", "hami-scheduler", None])
+@pytest.mark.parametrize(
+    "before", ["", "default-scheduler", "hami-scheduler", "4pd-scheduler", None]
+)
 def test_a_pod_that_made_no_choice_of_scheduler_gets_ours(before):
     item = pod(container(gpu=1), schedulerName=before)
     if before == "":
