@@ -132,10 +132,8 @@ class LeaseElector:
         The block should end soon after `wait_lost`: until it has, the lease is neither released
         nor taken again.
         """
-        while not self.may_act():
-            await self._leads.wait_for(bool)
-            if not self._is_fresh():  # the next step will notice
-                await self._leads.wait_for(lambda leads: not leads)
+        while not self.may_act():  # one who leads without being fresh will notice in its next step
+            await self._leads.wait_change(since=self._leads.version)
         self._is_working = True
         try:
             yield
