@@ -20,7 +20,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=" ".join)
+@pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=map("-".join, PROGRAMS))
 async def test_a_client_fills_its_share_and_no_more(tmp_path, name, program):
     directory = client_directory(name)
     async with NvmlClient.open() as nvml:
