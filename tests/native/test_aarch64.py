@@ -32,10 +32,14 @@ class Aarch64Container(Container):
         self.env["QEMU_LD_PREFIX"] = "/usr/aarch64-linux-gnu"
 
     def run(self, program, *arguments, env=None):
-        command = [self.qemu, str(self.build / "bin" / program), *map(str, arguments)]
+        env = self.environment(env)
+        # What is for the program's loader alone, not for qemu's own.
+        names = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+        loading = [word for name in names for word in ("-E", f"{name}={env.pop(name)}")]
+        command = [self.qemu, *loading, str(self.build / "bin" / program), *map(str, arguments)]
         return subprocess.run(
             command,
-            env=self.environment(env),
+            env=env,
             check=False,
             capture_output=True,
             text=True,
@@ -45,9 +49,9 @@ class Aarch64Container(Container):
 
 @pytest.fixture
 def container(aarch64_build, tmp_path):
-    qemu = shutil.which("qemu-aarch64-static")
+    qemu = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
     if qemu is None:
-        pytest.skip("qemu-aarch64-static is not installed (Debian: qemu-user-static)")
+        pytest.skip("qemu-aarch64 is not installed (Debian: qemu-user-static)")
     with Aarch64Container(aarch64_build, tmp_path, qemu) as fresh:
         yield fresh
 
