@@ -59,26 +59,28 @@ def pod_meta(pod: JsonObject) -> PodMeta:
     """Who the pod is, where it runs, and its annotations."""
 
     def read() -> PodMeta:
-        meta = _object(pod, "metadata", what="metadata")
+        meta = inner_object(pod, "metadata", what="metadata")
         return PodMeta(
-            uid=_text(meta, "uid", what="metadata.uid"),
-            namespace=_text(meta, "namespace", what="metadata.namespace"),
-            name=_text(meta, "name", what="metadata.name")
-            or _text(meta, "generateName", what="metadata.generateName"),
-            node_name=_text(_object(pod, "spec", what="spec"), "nodeName", what="spec.nodeName"),
+            uid=inner_text(meta, "uid", what="metadata.uid"),
+            namespace=inner_text(meta, "namespace", what="metadata.namespace"),
+            name=inner_text(meta, "name", what="metadata.name")
+            or inner_text(meta, "generateName", what="metadata.generateName"),
+            node_name=inner_text(
+                inner_object(pod, "spec", what="spec"), "nodeName", what="spec.nodeName"
+            ),
             annotations=_annotations(meta),
         )
 
-    return _shaped(read)
+    return as_pod(read)
 
 
 def pod_containers(pod: JsonObject) -> tuple[PodContainer, ...]:
     """The containers of the spec: init first, then app, then ephemeral ones."""
-    return _shaped(lambda: tuple(_containers(pod)))
+    return as_pod(lambda: tuple(_containers(pod)))
 
 
 def _containers(pod: JsonObject) -> Iterator[PodContainer]:
-    spec = _object(pod, "spec", what="spec")
+    spec = inner_object(pod, "spec", what="spec")
     for list_name in (INIT_LIST, APP_LIST, EPHEMERAL_LIST):
         entries = spec.get(list_name)
         if entries is None:
@@ -90,7 +92,7 @@ def _containers(pod: JsonObject) -> Iterator[PodContainer]:
 
 def _container(entry: JsonObject, *, list_name: str, index: int) -> PodContainer:
     what = f"spec.{list_name}[{index}]"
-    resources = _object(entry, "resources", what=f"{what}.resources")
+    resources = inner_object(entry, "resources", what=f"{what}.resources")
     kind: ContainerKind | None = None
     if list_name == APP_LIST:
         kind = ContainerKind.APP
@@ -102,30 +104,33 @@ def _container(entry: JsonObject, *, list_name: str, index: int) -> PodContainer
         index=index,
         name=as_text(entry.get("name"), what=f"{what}.name"),
         kind=kind,
-        limits=_object(resources, "limits", what=f"{what}.resources.limits"),
-        requests=_object(resources, "requests", what=f"{what}.resources.requests"),
+        limits=inner_object(resources, "limits", what=f"{what}.resources.limits"),
+        requests=inner_object(resources, "requests", what=f"{what}.resources.requests"),
     )
 
 
 def _annotations(meta: JsonObject) -> dict[str, str]:
-    annotations = _object(meta, "annotations", what="metadata.annotations")
+    annotations = inner_object(meta, "annotations", what="metadata.annotations")
     for key, value in annotations.items():
         if not isinstance(value, str):
             raise ShapeError(f"annotation {key} is not a string")
     return annotations
 
 
-def _object(parent: JsonObject, key: str, *, what: str) -> JsonObject:
+def inner_object(parent: JsonObject, key: str, *, what: str) -> JsonObject:
+    """The object under the key; an empty one where there is none."""
     value = parent.get(key)
     return {} if value is None else as_object(value, what=what)
 
 
-def _text(parent: JsonObject, key: str, *, what: str) -> str:
+def inner_text(parent: JsonObject, key: str, *, what: str) -> str:
+    """The text under the key; empty where there is none."""
     value = parent.get(key)
     return "" if value in (None, "") else as_text(value, what=what)
 
 
-def _shaped(read: Callable[[], T]) -> T:
+def as_pod(read: Callable[[], T]) -> T:
+    """What is read of a pod; that it cannot be read is its author's error."""
     try:
         return read()
     except ShapeError as error:

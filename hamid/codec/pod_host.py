@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from hamid.codec.pod import as_pod, inner_object
 from hamid.model.node import NO_HOST, HostAmount
 from hamid.model.quantities import MIB, QuantityError, parse_quantity
 
@@ -22,12 +23,15 @@ _MILLI: Final = 1_000
 
 
 def decode_pod_host(pod: JsonObject) -> HostAmount:
-    """What the pod asks of its node."""
+    """What the pod asks of its node.
+
+    Raises:
+        RequestError: the pod cannot be read.
+    """
     spec = pod.get("spec") or {}
-    whole = spec.get("resources") or {}
-    is_stated = whole.get("requests") or whole.get("limits")
-    total = _asked(whole) if is_stated else _of_containers(spec)
-    return total + host_amount(spec.get("overhead") or {})
+    whole, overhead = as_pod(lambda: _of_whole(spec))
+    total = _asked(whole) if any(whole.values()) else _of_containers(spec)
+    return total + host_amount(overhead)
 
 
 def decode_node_host(node: JsonObject) -> HostAmount | None:
@@ -44,6 +48,16 @@ def host_amount(amounts: JsonObject) -> HostAmount:
         cpu_milli=_ceiling(str(amounts.get("cpu", 0)), _MILLI, 1),
         memory_mib=_ceiling(str(amounts.get("memory", 0)), 1, MIB),
     )
+
+
+def _of_whole(spec: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """Requests and limits of the pod as a whole, and the overhead of its runtime class."""
+    given = inner_object(spec, "resources", what="spec.resources")
+    whole = {
+        name: inner_object(given, name, what=f"spec.resources.{name}")
+        for name in ("requests", "limits")
+    }
+    return whole, inner_object(spec, "overhead", what="spec.overhead")
 
 
 def _of_containers(spec: JsonObject) -> HostAmount:

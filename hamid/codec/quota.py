@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hamid.codec.pod import pod_containers, pod_meta
+from hamid.codec.jsontext import as_list, as_object
+from hamid.codec.pod import as_pod, inner_object, inner_text, pod_containers, pod_meta
 from hamid.model.quantities import MIB, QuantityError, parse_quantity
 from hamid.model.quota import (
     Limit,
@@ -143,19 +144,27 @@ def decode_payer(pod: JsonObject, *, namespace: str = "") -> Payer:
     Raises:
         RequestError: the pod cannot be read.
     """
-    spec = pod.get("spec") or {}
+    return as_pod(lambda: _payer(pod, namespace))
+
+
+def _payer(pod: JsonObject, namespace: str) -> Payer:
+    spec = inner_object(pod, "spec", what="spec")
     return Payer(
         namespace=pod_meta(pod).namespace or namespace,
         is_terminating=spec.get("activeDeadlineSeconds") is not None,
-        is_best_effort=_is_best_effort(pod),
-        is_cross_namespace=_is_cross_namespace(spec.get("affinity") or {}),
-        priority_class=spec.get("priorityClassName") or "",
+        is_best_effort=_is_best_effort(pod, spec),
+        is_cross_namespace=_is_cross_namespace(
+            inner_object(spec, "affinity", what="spec.affinity")
+        ),
+        priority_class=inner_text(spec, "priorityClassName", what="spec.priorityClassName"),
     )
 
 
-def _is_best_effort(pod: JsonObject) -> bool:
-    whole = (pod.get("spec") or {}).get("resources") or {}
-    sections = [whole.get("requests") or {}, whole.get("limits") or {}]
+def _is_best_effort(pod: JsonObject, spec: JsonObject) -> bool:
+    whole = inner_object(spec, "resources", what="spec.resources")
+    sections = [
+        inner_object(whole, name, what=f"spec.resources.{name}") for name in ("requests", "limits")
+    ]
     for container in pod_containers(pod):
         if container.kind is not None:
             sections += [container.requests, container.limits]
@@ -170,10 +179,18 @@ def _is_some(value: object) -> bool:
 
 
 def _is_cross_namespace(affinity: JsonObject) -> bool:
+    return any(
+        term.get("namespaces") or term.get("namespaceSelector") is not None
+        for term in _pod_terms(affinity)
+    )
+
+
+def _pod_terms(affinity: JsonObject) -> Iterator[JsonObject]:
     for kind in _AFFINITIES:
-        rules = affinity.get(kind) or {}
-        terms = list(rules.get(_REQUIRED) or ())
-        terms += [entry.get("podAffinityTerm") or {} for entry in rules.get(_PREFERRED) or ()]
-        if any(t.get("namespaces") or t.get("namespaceSelector") is not None for t in terms):
-            return True
-    return False
+        what = f"spec.affinity.{kind}"
+        rules = inner_object(affinity, kind, what=what)
+        for term in as_list(rules.get(_REQUIRED) or [], what=f"{what}.{_REQUIRED}"):
+            yield as_object(term, what=f"a term of {what}")
+        for entry in as_list(rules.get(_PREFERRED) or [], what=f"{what}.{_PREFERRED}"):
+            weighed = as_object(entry, what=f"a term of {what}")
+            yield inner_object(weighed, "podAffinityTerm", what=f"a term of {what}")

@@ -1,6 +1,7 @@
 import pytest
 
 from hamid.codec.pod_host import decode_node_host, decode_pod_host
+from hamid.errors import RequestError
 from hamid.model.node import NO_HOST, HostAmount
 
 
@@ -60,3 +61,16 @@ def test_a_node_that_does_not_say_is_not_known():
     assert decode_node_host({"status": {"allocatable": {"pods": "110"}}}) is None
     assert decode_node_host({}) is None
     assert decode_pod_host({"spec": {}}) == NO_HOST
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"resources": []}, "spec.resources is a list"),
+        ({"resources": {"limits": "x"}}, "spec.resources.limits is a string"),
+        ({"overhead": 1}, "spec.overhead is a number"),
+    ],
+)
+def test_what_is_no_object_is_the_authors_error(spec, said):
+    with pytest.raises(RequestError, match=said):
+        decode_pod_host({"spec": spec})

@@ -1,11 +1,13 @@
 import pytest
 
 from hamid.codec.quota import decode_payer, decode_quota
+from hamid.errors import RequestError
 from hamid.model.names import ResourceNames
 from hamid.model.quota import Operator, Payer, QuotaResource, ScopeName
 from tests.builders import container_object, pod_object
 
 NAMES = ResourceNames()
+DURING = "DuringSchedulingIgnoredDuringExecution"
 
 
 def quota_object(hard, **spec):
@@ -115,6 +117,28 @@ def test_a_pod_that_is_yet_to_be_created_has_the_namespace_of_the_review():
     del pod["metadata"]["namespace"]
 
     assert decode_payer(pod, namespace="team").namespace == "team"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"affinity": []}, "spec.affinity is a list"),
+        ({"affinity": {"podAffinity": 1}}, "spec.affinity.podAffinity is a number"),
+        (
+            {"affinity": {"podAffinity": {f"required{DURING}": {"a": 1}}}},
+            f"spec.affinity.podAffinity.required{DURING} is an object, not a list",
+        ),
+        (
+            {"affinity": {"podAffinity": {f"preferred{DURING}": ["x"]}}},
+            "a term of spec.affinity.podAffinity is a string",
+        ),
+        ({"resources": "x"}, "spec.resources is a string"),
+        ({"priorityClassName": 1}, "spec.priorityClassName is a number"),
+    ],
+)
+def test_a_pod_that_cannot_be_read_is_its_authors_error(spec, said):
+    with pytest.raises(RequestError, match=said):
+        payer(**spec)
 
 
 def test_what_a_pod_says_for_scopes_is_read():

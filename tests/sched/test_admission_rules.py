@@ -3,6 +3,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hamid.codec.admission import AdmissionRequest, Allow, Deny, decode_review, patch_object
 from hamid.kube.fake.patches import json_patched
@@ -12,6 +14,7 @@ from hamid.model.quota import Limit, Quota, QuotaResource, ScopeName, ScopeRule
 from hamid.model.request import RequestDefaults
 from hamid.sched.admission_rules import Rules
 from hamid.sched.admission_settings import AdmissionSettings, ForgeryPolicy, Policy
+from tests.codec.strategies import json_values
 
 OURS = "system:serviceaccount:hamid:hamid"
 
@@ -529,3 +532,55 @@ def test_no_refusal_has_a_full_stop_before_its_brackets():
     assert ". container 'x'" in message
     assert ". (" not in message
     assert ".." not in message
+
+
+# Whatever is sent: whoever reaches the webhook's port may send anything.
+
+
+TERM = {"namespaces": ["a"], "namespaceSelector": {}}
+RICH = pod(
+    container(
+        gpu=1, limits={"nvidia.com/gpumem": "1"}, env=[{"name": "GPU_CORE_UTILIZATION_POLICY"}]
+    ),
+    init=[container("prep", gpu=1, securityContext={"privileged": False})],
+    annotations={
+        names.POD_ALLOCATION: "x",
+        names.USE_MODEL: "A100",
+        names.DEVICE_POLICY: "binpack",
+        names.CORE_MODE: "lend",
+        names.CORE_WEIGHT: "5",
+        names.NUMA_BIND: "true",
+        names.LOAD_WEIGHTS: "slot=1",
+    },
+    labels={names.WEBHOOK_LABEL: "no"},
+    resources={"limits": {"cpu": "1"}},
+    overhead={"cpu": "1"},
+    priorityClassName="high",
+    affinity={
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [TERM],
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": TERM}],
+        }
+    },
+)
+
+
+def places(value, place=()):
+    yield place
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(inner, (*place, key))
+
+
+@given(place=st.sampled_from([place for place in places(RICH) if place]), value=json_values)
+def test_a_pod_with_anything_in_any_place_is_judged(place, value):
+    item = copy.deepcopy(RICH)
+    parent = item
+    for key in place[:-1]:
+        parent = parent[key]
+    parent[place[-1]] = value
+
+    asked = review(item)
+
+    assert isinstance(rules().verdict(asked), Allow | Deny)
+    assert rules().asks_for_quotas(asked) in (True, False)
