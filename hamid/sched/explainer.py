@@ -27,7 +27,7 @@ from hamid.sched.answers import (
 )
 from hamid.sched.bind import not_leading
 from hamid.sched.outlook import RoomMade, outlook, tenants_of
-from hamid.sched.placement.capacity import capacity, freed, remaining, request_held, resettled
+from hamid.sched.placement.capacity import Counting, freed, remaining, request_held, resettled
 from hamid.sched.placement.place import Placement, place
 from hamid.sched.placement.typical import Arrivals
 from hamid.sched.refused import Refused
@@ -99,8 +99,9 @@ class Explainer:
         }
         if record.problem:
             return answer | {"state": "invalid", "sentence": record.problem}
-        holder = self._holder(record)
-        if holder is not None:
+        allocation = self._held(record)
+        if allocation is not None:
+            holder = _holder(record, allocation)
             state = "placed" if record.node_name else "reserved"
             node = self.cache.snapshot(holder.allocation.node_name)
             answer |= {"state": state} | placed_answer(holder.allocation, node)
@@ -164,16 +165,12 @@ class Explainer:
             status=HTTPStatus.NOT_FOUND,
         )
 
-    def _holder(self, record: PodRecord) -> _Holder | None:
+    def _held(self, record: PodRecord) -> PodAllocation | None:
         """What the pod holds, by record or by reservation."""
+        if record.allocation is not None:
+            return record.allocation
         kept = self.cache.reservation(record.pod_uid)
-        allocation = record.allocation or (kept.allocation if kept is not None else None)
-        if allocation is None:
-            return None
-        request = record.request or request_held(
-            allocation, namespace=record.namespace, pod_name=record.pod_name
-        )
-        return _Holder(allocation, request, record.is_initialized)
+        return None if kept is None else kept.allocation
 
     async def fit(self, pod: JsonObject, what_if: WhatIf) -> JsonObject:
         """How many more pods like this one fit, and where.
@@ -227,18 +224,26 @@ class Explainer:
 
     def _leaving(self, what_if: WhatIf) -> list[_Holder]:
         """The pods that hold what is supposed to be lost."""
+        if not what_if.without_nodes and not what_if.without_cards:
+            return []
         found = []
         for record in self.cache.pod_records():
-            holder = self._holder(record)
-            if holder is None:
+            allocation = self._held(record)
+            if allocation is None:
                 continue
-            allocation = holder.allocation
-            uuids = {s.device_uuid for c in allocation.containers for s in c.shares}
-            if allocation.node_name in what_if.without_nodes or not uuids.isdisjoint(
-                what_if.without_cards
+            uuids = (s.device_uuid for c in allocation.containers for s in c.shares)
+            if allocation.node_name in what_if.without_nodes or any(
+                uuid in what_if.without_cards for uuid in uuids
             ):
-                found.append(holder)
+                found.append(_holder(record, allocation))
         return found
+
+
+def _holder(record: PodRecord, allocation: PodAllocation) -> _Holder:
+    request = record.request or request_held(
+        allocation, namespace=record.namespace, pod_name=record.pod_name
+    )
+    return _Holder(allocation, request, record.is_initialized)
 
 
 class _Supposed(NamedTuple):
@@ -277,7 +282,8 @@ def _fit(
     request: PodRequest, nodes: Sequence[NodeSnapshot], supposed: _Supposed, policies: Policies
 ) -> JsonObject:
     what_if, leaving = supposed.what_if, supposed.leaving
-    now = capacity(request, nodes, policies=policies)
+    counting = Counting(request, policies)
+    now = counting.over(nodes)
     if not what_if:
         return fit_answer(now, before=now.pod_count, what_if=None)
     by_name = {node.node_name: node for node in nodes}
@@ -296,7 +302,7 @@ def _fit(
     evicted = [holder.request for holder in leaving]
     after = resettled(evicted, (*left, *supposed.added), policies=policies, arrivals=Arrivals())
     return fit_answer(
-        capacity(request, after.nodes, policies=policies),
+        counting.over(after.nodes),
         before=now.pod_count,
         what_if=what_if_answer(what_if, supposed.added, evicted, after),
     )

@@ -84,19 +84,45 @@ def capacity(request: PodRequest, nodes: Iterable[NodeSnapshot], *, policies: Po
         nodes: those that may take it.
         policies: of the cluster; those of the pod count before them.
     """
-    wanted = policies.for_request(request)
-    measure = Fragmentation(Arrivals().typical)
-    found = []
-    for node in nodes:
-        most = _host_copies(request.host, node)
-        if len(request.requests) == 1:
-            count = min(most, _on_cards(request, in_order(node), wanted))
+    return Counting(request, policies).over(nodes)
+
+
+class Counting:
+    """The same, where nodes are counted more than once: one that has not changed costs nothing.
+
+    Args:
+        request: asks for at least one device.
+        policies: of the cluster; those of the pod count before them.
+    """
+
+    def __init__(self, request: PodRequest, policies: Policies) -> None:
+        self._request = request
+        self._wanted = policies.for_request(request)
+        self._measure = Fragmentation(Arrivals().typical)
+        self._counted: dict[str, tuple[NodeSnapshot, int]] = {}
+
+    def over(self, nodes: Iterable[NodeSnapshot]) -> Capacity:
+        """How many the nodes take."""
+        found = [
+            NodeCapacity(node_name=node.node_name, pod_count=count)
+            for node in nodes
+            if (count := self.on(node))
+        ]
+        found.sort(key=lambda each: (-each.pod_count, each.node_name))
+        return Capacity(pod_count=sum(each.pod_count for each in found), nodes=tuple(found))
+
+    def on(self, node: NodeSnapshot) -> int:
+        """How many the node takes."""
+        known = self._counted.get(node.node_name)
+        if known is not None and known[0] is node:
+            return known[1]
+        most = _host_copies(self._request.host, node)
+        if len(self._request.requests) == 1:
+            count = min(most, _on_cards(self._request, in_order(node), self._wanted))
         else:
-            count = _placed(request, node, wanted, measure, most)
-        if count:
-            found.append(NodeCapacity(node_name=node.node_name, pod_count=count))
-    found.sort(key=lambda each: (-each.pod_count, each.node_name))
-    return Capacity(pod_count=sum(each.pod_count for each in found), nodes=tuple(found))
+            count = _placed(self._request, node, self._wanted, self._measure, most)
+        self._counted[node.node_name] = node, count
+        return count
 
 
 def remaining(
@@ -106,14 +132,18 @@ def remaining(
     without_cards: Collection[str] = (),
 ) -> tuple[NodeSnapshot, ...]:
     """The nodes as they were if some were drained and some cards lost."""
+    left = (node for node in nodes if node.node_name not in without_nodes)
+    if not without_cards:
+        return tuple(left)
     return tuple(
-        replace(
-            node,
-            cordoned=node.cordoned
-            | {u.device.device_uuid for u in node.usages if u.device.device_uuid in without_cards},
+        replace(node, cordoned=node.cordoned | lost)
+        if (
+            lost := {
+                u.device.device_uuid for u in node.usages if u.device.device_uuid in without_cards
+            }
         )
-        for node in nodes
-        if node.node_name not in without_nodes
+        else node
+        for node in left
     )
 
 
@@ -149,9 +179,15 @@ def resettled(
     """Return what becomes of these pods, placed anew one after another, the largest first."""
     by_name = {node.node_name: node for node in nodes}
     placer = Placer(policies=policies, arrivals=arrivals)
+    counts: dict[PodRequest, Counting] = {}
     homeless = []
     for request in sorted(requests, key=_size, reverse=True):
-        outcome = placer.place(request, by_name.values())
+        room: Iterable[NodeSnapshot] = by_name.values()
+        if len(request.requests) == 1:  # counting is cheap, and spares all that refuse a look
+            shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
+            counting = counts.setdefault(shape, Counting(request, policies))
+            room = [node for node in room if counting.on(node)]
+        outcome = placer.place(request, room)
         if isinstance(outcome, Unplaceable):
             homeless.append(request)
             continue

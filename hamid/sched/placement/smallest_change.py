@@ -20,6 +20,7 @@ that cannot do better than what was found already is left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -45,7 +46,7 @@ from hamid.sched.placement.search import Search
 from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from hamid.model.device import DeviceUuid
     from hamid.model.node import NodeSnapshot
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
     from hamid.model.shortfall import Shortfall
     from hamid.sched.placement.policy import Policies
     from hamid.sched.placement.refusal import Refusal
+
+
+_Helped = Callable[["Shortfall"], int | None]
+"""How far a change must go at least to heal one shortfall; None where it never does."""
 
 
 def smallest_changes(
@@ -153,11 +158,11 @@ class _Trials:
         if not container.core_percent or asked_of(container, memory) <= 1:
             return None
         coreless = with_amount(self._request, name, Amount.CORES, 0)
-        of_memory = self._lowest(coreless, container, memory)
+        of_memory = self._lowest(coreless, container, memory, helped=_coreless(_HELPED[memory]))
         if of_memory is None:
             return None
         smaller = with_amount(self._request, name, memory, of_memory[0].fitting)
-        of_cores = self._lowest(smaller, container, Amount.CORES)
+        of_cores = self._lowest(smaller, container, Amount.CORES, helped=_smaller)
         if of_cores is None:
             return None
         return self._change(ChangeKind.PART, of_cores[1], of_memory[0], of_cores[0])
@@ -167,9 +172,22 @@ class _Trials:
         return change if self._is_placed(change) else None
 
     def _lowest(
-        self, request: PodRequest, container: ContainerRequest, amount: Amount
+        self,
+        request: PodRequest,
+        container: ContainerRequest,
+        amount: Amount,
+        *,
+        helped: _Helped | None = None,
     ) -> tuple[Lowered, str] | None:
-        """The most of the amount that fits anywhere, and where."""
+        """The most of the amount that fits anywhere, and where.
+
+        Args:
+            request: the pod, maybe changed otherwise already.
+            container: to be lowered, as it is in the pod.
+            amount: of which to lower.
+            helped: by how much it must be lowered at least for the sake of one shortfall of the
+                unchanged pod; by default, where nothing else is changed.
+        """
         asked = asked_of(container, amount)
         name, limit = container.container_name, asked - _LEAST[amount]
         best: tuple[int, str] | None = None
@@ -178,8 +196,7 @@ class _Trials:
             return self._fits(with_amount(request, name, amount, asked - less), node)
 
         index = self._request.requests.index(container)
-        is_alone_lowered = request is self._request
-        for bound, node in self._candidates(amount, index, is_exact=is_alone_lowered):
+        for bound, node in self._candidates(index, helped or _HELPED.get(amount)):
             most = limit if best is None else best[0] - 1
             if bound > most:
                 break
@@ -190,20 +207,18 @@ class _Trials:
         lowered = Lowered(container_name=name, amount=amount, asked=asked, fitting=asked - best[0])
         return lowered, best[1]
 
-    def _candidates(
-        self, amount: Amount, index: int, *, is_exact: bool
-    ) -> list[tuple[int, NodeSnapshot]]:
+    def _candidates(self, index: int, helped: _Helped | None) -> list[tuple[int, NodeSnapshot]]:
         """Nodes that may take the pod with less, and how much less at least; the least first."""
         found: list[tuple[int, NodeSnapshot]] = []
         for node, refusals in self._tried:
             if any(refusal is not None for i, refusal in enumerate(refusals) if i != index):
                 continue
             refusal = refusals[index]
-            if refusal is None or not is_exact:
+            if refusal is None:
                 found.append((1, node))
-            elif amount is Amount.CARDS:
+            elif helped is None:
                 found.append((max(refusal.needed_count - refusal.fitting_count, 1), node))
-            elif (bound := _bound(refusal, _HELPED[amount])) is not None:
+            elif (bound := _bound(refusal, helped)) is not None:
                 found.append((bound, node))
         found.sort(key=lambda item: item[0])
         return found
@@ -269,7 +284,7 @@ def _first(is_true: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def _bound(refusal: Refusal, helped: Callable[[Shortfall], int | None]) -> int | None:
+def _bound(refusal: Refusal, helped: _Helped) -> int | None:
     """How far a change must go at least for the node to do; None if it never does."""
     gaps: dict[DeviceUuid, int | None] = {}
     for shortfall in refusal.shortfalls:
@@ -302,13 +317,32 @@ def _cores_gap(shortfall: Shortfall) -> int | None:
     return _heals(())(shortfall)
 
 
-def _heals(resources: Iterable[Resource]) -> Callable[[Shortfall], int | None]:
+def _coreless(helped: _Helped) -> _Helped:
+    """Where no cores are asked for any more."""
+
+    def gap(shortfall: Shortfall) -> int | None:
+        if shortfall.resource is Resource.CORE_PERCENT:
+            is_all_promised = 0 < shortfall.capacity <= shortfall.used
+            return None if is_all_promised else 1
+        if shortfall.resource is Resource.EXCLUSIVITY:
+            return 1 if shortfall.requested >= WHOLE_DEVICE_PERCENT else None
+        return helped(shortfall)
+
+    return gap
+
+
+def _smaller(shortfall: Shortfall) -> int | None:
+    """Fewer cores, where less memory is asked for already."""
+    return 1 if shortfall.resource is Resource.MEMORY_MIB else _cores_gap(shortfall)
+
+
+def _heals(resources: Iterable[Resource]) -> _Helped:
     """One step heals any of these; which cards share a NUMA node may change with any."""
     healed = {*resources, Resource.NUMA}
     return lambda shortfall: 1 if shortfall.resource in healed else None
 
 
-_HELPED: Final[Mapping[Amount, Callable[[Shortfall], int | None]]] = {
+_HELPED: Final[Mapping[Amount, _Helped]] = {
     Amount.MEMORY_MIB: _memory_gap,
     Amount.MEMORY_PERCENT: _percent_gap,
     Amount.CORES: _cores_gap,

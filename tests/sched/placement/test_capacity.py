@@ -1,13 +1,28 @@
 """How many more fit: as many as can be placed one after another."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hamid.model.node import HostAmount
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import PolicyName
-from hamid.sched.placement.capacity import capacity, freed, remaining, request_held, resettled
-from hamid.sched.placement.place import NodePlacement, place_on_node, with_allocation
+from hamid.sched.placement.capacity import (
+    Counting,
+    capacity,
+    freed,
+    remaining,
+    request_held,
+    resettled,
+)
+from hamid.sched.placement.place import (
+    NodePlacement,
+    Placement,
+    place,
+    place_on_node,
+    with_allocation,
+)
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.typical import Arrivals
 from tests.sched.builders import (
@@ -128,6 +143,46 @@ def test_pods_that_must_leave_go_where_room_is_and_the_rest_is_named():
 
     assert [request.pod_name for request in after.homeless] == ["p15000"]
     assert after.nodes[0].usages[0].slots_used == 2
+
+
+@given(clusters(), st.lists(st.sampled_from([1, 3, 7]), max_size=4), st.booleans())
+def test_they_go_where_they_would_be_placed_one_after_another(drawn, sizes, is_exclusive):
+    nodes = [replace(node, node_name=f"n{number}") for number, node in enumerate(drawn)]
+    requests = [
+        asking(mib, cores=100 * is_exclusive, uid=f"uid-{n}") for n, mib in enumerate(sizes)
+    ]
+
+    after = resettled(requests, nodes, policies=SPREAD, arrivals=Arrivals())
+
+    by_name = {node.node_name: node for node in nodes}
+    homeless = 0
+    for request in sorted(requests, key=lambda r: r.requests[0].memory.mib, reverse=True):
+        outcome = place(request, by_name.values(), policies=SPREAD)
+        if isinstance(outcome, Placement):
+            node = by_name[outcome.best.node_name]
+            by_name[node.node_name] = with_allocation(node, outcome.best.allocation("x"))
+        else:
+            homeless += 1
+    assert after.nodes == tuple(by_name.values())
+    assert len(after.homeless) == homeless
+
+
+@given(clusters(), st.integers(1, 7))
+def test_a_node_that_has_changed_is_counted_anew(drawn, mib):
+    nodes = [replace(node, node_name=f"n{number}") for number, node in enumerate(drawn)]
+    request = asking(mib)
+    counting = Counting(request, Policies())
+    before = counting.over(nodes)
+    found = place(request, nodes, policies=Policies())
+    if isinstance(found, Placement):
+        best = found.best
+        nodes = [
+            with_allocation(n, best.allocation("x")) if n.node_name == best.node_name else n
+            for n in nodes
+        ]
+
+    assert counting.over(nodes) == capacity(request, nodes, policies=Policies())
+    assert counting.over(nodes).pod_count == before.pod_count - isinstance(found, Placement)
 
 
 def test_a_pod_that_runs_would_ask_for_what_it_has():

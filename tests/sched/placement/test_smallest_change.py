@@ -8,7 +8,15 @@ from hamid.model import names as wire
 from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import ContainerKind, DeviceSelection, PolicyName
-from hamid.sched.placement.change import ChangeKind, applied, with_amount, without
+from hamid.sched.placement.change import (
+    Amount,
+    ChangeKind,
+    amount_of,
+    applied,
+    asked_of,
+    with_amount,
+    without,
+)
 from hamid.sched.placement.place import Placement, place
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.smallest_change import smallest_changes
@@ -248,3 +256,13 @@ def test_what_would_help_is_found(request_, nodes):
         ):
             if fits(with_amount(request_, name, amount, least), nodes):
                 assert (kind, name) in found
+    if found.isdisjoint(
+        (kind, container.container_name)
+        for kind in (ChangeKind.MEMORY, ChangeKind.CORES, ChangeKind.CARDS)
+        for container in request_.requests
+    ):
+        for container in request_.requests:
+            name, memory = container.container_name, amount_of(ChangeKind.MEMORY, container)
+            least = with_amount(with_amount(request_, name, Amount.CORES, 0), name, memory, 1)
+            if container.core_percent and asked_of(container, memory) > 1 and fits(least, nodes):
+                assert (ChangeKind.PART, name) in found
