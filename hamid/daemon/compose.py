@@ -238,13 +238,13 @@ class _Parts:
         )
         return (
             lambda: CertificateKeeper(
-                kube=self.kube,
+                kube=role.leader_kube,
                 leadership=role.elector,
                 settings=own.certificates,
                 wall_clock=self.clocks.wall,
             ),
             lambda: LeaderEndpoint(
-                kube=self.kube,
+                kube=role.leader_kube,
                 leadership=role.elector,
                 server=address,
                 settings=own.endpoint,

@@ -97,6 +97,11 @@ class SchedulerRole:
             preemptor=_preemptor(settings, ports, elector, extender, cache),
         )
 
+    @property
+    def leader_kube(self) -> KubePort:
+        """The API server, to which nothing is written unless this replica leads."""
+        return _leader_kube(self.ports, self.elector)
+
     def only_follow(self) -> None:
         """Take no part in the election: the replica of this node may not lead."""
         self.elector.settings = replace(self.elector.settings, can_lead=False)
@@ -179,14 +184,14 @@ class SchedulerRole:
         return WaitingEvents(
             explainer=self.explainer(),
             cache=self.cache,
-            writer=_writer(self.settings, ports),
+            writer=_writer(self.settings, ports, self.elector),
             settings=self.settings.sched,
             clock=ports.clock,
         )
 
     def _waker(self) -> Service:
         return Waker(
-            kube=self.ports.kube,
+            kube=self.leader_kube,
             cache=self.cache,
             refused=self.extender.refused,
             leadership=self.elector,
@@ -224,8 +229,16 @@ def _admission(settings: Settings, ports: SchedulerPorts) -> Admission:
     )
 
 
-def _writer(settings: Settings, ports: SchedulerPorts) -> EventWriter:
-    return EventWriter(kube=ports.kube, clock=ports.wall_clock, host=settings.identity.node_name)
+def _leader_kube(ports: SchedulerPorts, elector: LeaseElector) -> KubePort:
+    return ports.kube.guarded(elector.may_act)
+
+
+def _writer(settings: Settings, ports: SchedulerPorts, elector: LeaseElector) -> EventWriter:
+    return EventWriter(
+        kube=_leader_kube(ports, elector),
+        clock=ports.wall_clock,
+        host=settings.identity.node_name,
+    )
 
 
 def _extender(
@@ -233,7 +246,7 @@ def _extender(
 ) -> Extender:
     lookup = PodLookup(kube=ports.kube, cache=cache)
     binder = Binder(
-        kube=ports.kube,
+        kube=_leader_kube(ports, elector),
         cache=cache,
         lookup=lookup,
         leadership=elector,
@@ -262,8 +275,8 @@ def _preemptor(
     cache: ClusterCache,
 ) -> Preemptor:
     return Preemptor(
-        kube=ports.kube,
-        writer=_writer(settings, ports),
+        kube=_leader_kube(ports, elector),
+        writer=_writer(settings, ports, elector),
         cache=cache,
         refused=extender.refused,
         nominations=extender.nominations,

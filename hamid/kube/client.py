@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import quote
 
@@ -27,7 +27,7 @@ from hamid.kube.port import (
 from hamid.kube.transport import Call, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from prometheus_client import CollectorRegistry
 
@@ -271,6 +271,10 @@ class KubeClient:
             ),
             is_repeated=False,
         )
+
+    def guarded(self, may_write: Callable[[], bool]) -> KubeClient:
+        """A client of the same session that asks before each write is sent."""
+        return replace(self, transport=replace(self.transport, may_write=may_write))
 
     async def version(self) -> ServerVersion:
         """The server's version, asked for once."""

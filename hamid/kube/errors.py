@@ -9,6 +9,7 @@
     ├── Conflict           the object changed, or a precondition does not hold         409
     ├── Gone               that resourceVersion is no longer known: list anew          410
     ├── TooManyRequests    come again after `retry_after_s`; nothing was done          429
+    ├── Withheld           a guarded client may no longer write; nothing was sent       none
     └── Unavailable        no usable answer; it is unknown whether anything was done   5xx, none
 
 Bodies of replies are quoted only when they are a Kubernetes Status, and cut to a thousand characters:
@@ -137,6 +138,14 @@ class Unavailable(ApiError):
         super().__init__(message, hint=hint)
         self.retry_after_s = retry_after_s
         self.is_answered = is_answered
+
+
+class Withheld(ApiError):
+    """What guards the client said no at the last moment: nothing was sent."""
+
+    code = 503
+    reason = "Withheld"
+    default_hint = "nothing has to be done: whoever may write now does it"
 
 
 _BY_CODE: Final[dict[int, type[ApiError]]] = {

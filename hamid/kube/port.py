@@ -13,6 +13,9 @@ Invariants:
 4. `bind` is one call, and all or nothing. Servers that do not compare the uid themselves
    (`ServerVersion.has_binding_uid_check`) cost a second call, a read before; between the two a pod
    of the same name may still take the other's place.
+5. What a guarded port writes is sent only if its guard says so once nothing is left to wait for: no
+   connection, no credentials, no repetition of a call that the server was too busy for. What was
+   sent may still arrive late.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
 JsonObject: TypeAlias = dict[str, Any]
 PatchBody: TypeAlias = JsonObject | list[JsonObject]
@@ -293,6 +296,10 @@ class KubePort(Protocol):
 
     async def evict(self, *, namespace: str, name: str, uid: str | None = None) -> None:
         """Ask for the pod to be deleted; `TooManyRequests` if a disruption budget forbids it."""
+        ...
+
+    def guarded(self, may_write: Callable[[], bool]) -> KubePort:
+        """The same server, to which nothing is written unless this is true: else `Withheld`."""
         ...
 
     async def version(self) -> ServerVersion:

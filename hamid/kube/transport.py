@@ -16,14 +16,23 @@ from typing import TYPE_CHECKING, Final, Self
 
 import aiohttp
 import orjson
+from aiohttp.payload import BytesPayload
 from prometheus_client import CollectorRegistry, Counter
 
 from hamid.aiokit.backoff import Backoff
-from hamid.kube.errors import TooManyRequests, Unauthorized, Unavailable, error_for_reply
+from hamid.kube.errors import (
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    Withheld,
+    error_for_reply,
+)
 from hamid.kube.lines import LineSplitter, LineTooLong
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+
+    from aiohttp.abc import AbstractStreamWriter
 
     from hamid.kube.credentials import Access
     from hamid.kube.port import JsonObject
@@ -62,12 +71,17 @@ class Call:
 
 @dataclass(slots=True, kw_only=True)
 class Transport:
-    """One session with one server; made by `Transport.open`."""
+    """One session with one server; made by `Transport.open`.
+
+    Attributes:
+        may_write: asked in the moment in which a write goes out.
+    """
 
     access: Access
     settings: KubeSettings
     session: aiohttp.ClientSession
     requests_total: Counter
+    may_write: Callable[[], bool] | None = None
 
     @classmethod
     @asynccontextmanager
@@ -159,6 +173,7 @@ class Transport:
         # A watch has no deadline of its own, only one for its start and one for its silence.
         deadline_s = self.settings.request_timeout_s
         total_s = deadline_s if quiet_s is None else None
+        body = self._body_of(call)
         code = "none"
         try:
             with _translated(call):
@@ -167,7 +182,7 @@ class Transport:
                         call.method,
                         self.access.server + call.path,
                         params=call.query,
-                        data=call.body,
+                        data=body,
                         headers=headers,
                         server_hostname=self.access.server_hostname,
                         allow_redirects=False,
@@ -177,12 +192,41 @@ class Transport:
                 if response.status < HTTPStatus.MULTIPLE_CHOICES:
                     return response
                 async with response:
-                    body = await response.content.read(MAX_ERROR_BYTES)
+                    said = await response.content.read(MAX_ERROR_BYTES)
+        except Unavailable as error:
+            if isinstance(body, _GuardedBody) and body.is_withheld:
+                raise Withheld(f"{call}: it may no longer be done, and was not sent") from error
+            raise
         finally:
             self.requests_total.labels(call.verb, call.resource, code).inc()
         raise error_for_reply(
-            response.status, body, call=str(call), retry_after=response.headers.get("Retry-After")
+            response.status, said, call=str(call), retry_after=response.headers.get("Retry-After")
         )
+
+    def _body_of(self, call: Call) -> bytes | _GuardedBody | None:
+        if call.body is None or call.is_read or self.may_write is None:
+            return call.body
+        return _GuardedBody(call.body, may_write=self.may_write)
+
+
+class _GuardedBody(BytesPayload):
+    """A body that asks before it is sent. The headers wait for it, and go with it or not at all.
+
+    By then the connection stands, which may have taken as long as the whole deadline.
+    """
+
+    def __init__(self, value: bytes, *, may_write: Callable[[], bool]) -> None:
+        super().__init__(value)
+        self._may_write = may_write
+        self.is_withheld = False
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        if not self._may_write():
+            self.is_withheld = True
+            raise ConnectionAbortedError("the guard said no")
+        await super().write_with_length(writer, content_length)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ How a bind ends, and what becomes of the reservation:
     bound             kept until the watch shows the pod
     refused           forgotten; kube-scheduler tries the pod again
     conflict, error   the pod is read: bound as we decided counts as bound, else it is forgotten
+    withheld          the term ended before it was sent, and all reservations with it
     no answer         the pod is read: bound as we decided counts as bound; else the bind may still
                       come to pass, so the room is kept and no other place is chosen for the pod
                       until the watch tells. The same bind may be sent again, for it says the same
@@ -22,7 +23,7 @@ from prometheus_client import Counter
 from hamid.codec.allocation_record import encode_allocation
 from hamid.codec.pod_annotation import encode_hami_annotations
 from hamid.errors import HamidError
-from hamid.kube.errors import ApiError, Conflict, Unavailable
+from hamid.kube.errors import ApiError, Conflict, Unavailable, Withheld
 from hamid.model import names as wire
 from hamid.sched.placement.explain import node_sentence
 from hamid.sched.placement.place import NodePlacement
@@ -85,6 +86,7 @@ class Binder:
     """Binds pods to the node that kube-scheduler chose.
 
     Attributes:
+        kube: guarded by the leadership: what was decided may have to wait before it is sent.
         nominations: room that is kept for others.
         wall_clock: seconds since the epoch, for HAMi's annotations.
         arrivals: what usually comes, by which is decided what is left.
@@ -220,13 +222,16 @@ class Binder:
         self.cache.confirm(args.pod_uid)
 
     async def _send(self, args: BindingArgs, annotations: dict[str, str]) -> None:
-        await self.kube.bind(
-            namespace=args.namespace,
-            name=args.pod_name,
-            uid=args.pod_uid,
-            node_name=args.node_name,
-            annotations=annotations,
-        )
+        try:
+            await self.kube.bind(
+                namespace=args.namespace,
+                name=args.pod_name,
+                uid=args.pod_uid,
+                node_name=args.node_name,
+                annotations=annotations,
+            )
+        except Withheld as error:
+            raise not_leading(self.leadership) from error
 
     async def _is_bound_as_decided(self, args: BindingArgs, allocation: PodAllocation) -> bool:
         """Whether this bind, or an earlier one of ours whose answer was lost, came to pass.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hamid.kube.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound
+from hamid.kube.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Withheld
 from hamid.kube.port import (
     CONFIG_MAPS,
     EVENTS,
@@ -190,6 +190,49 @@ class KubeContract:
         selector = "involvedObject.uid=u1,reason=Because"
         found = await kube.list(EVENTS, namespace=namespace, field_selector=selector)
         assert len(found.items) == 1
+
+    async def test_a_guarded_port_reads_but_writes_nothing_once_it_may_not(
+        self, kube: KubePort, namespace: str
+    ) -> None:
+        kept = await kube.create(CONFIG_MAPS, config_map("a"), namespace=namespace)
+        created = await kube.create(PODS, pod("a"), namespace=namespace)
+        before = (kept, await kube.get(PODS, "a", namespace=namespace))
+        guarded = kube.guarded(lambda: False)
+
+        for write in (
+            guarded.create(CONFIG_MAPS, config_map("b"), namespace=namespace),
+            guarded.replace(CONFIG_MAPS, {**kept, "data": {"x": "other"}}),
+            guarded.patch(
+                CONFIG_MAPS,
+                "a",
+                {"data": {"x": "other"}},
+                kind=PatchKind.MERGE,
+                namespace=namespace,
+            ),
+            guarded.delete(CONFIG_MAPS, "a", namespace=namespace),
+            guarded.bind(
+                namespace=namespace,
+                name="a",
+                uid=created["metadata"]["uid"],
+                node_name="n1",
+                annotations={},
+            ),
+            guarded.evict(namespace=namespace, name="a"),
+        ):
+            with pytest.raises(Withheld):
+                await write
+
+        assert before == (
+            await guarded.get(CONFIG_MAPS, "a", namespace=namespace),
+            await guarded.get(PODS, "a", namespace=namespace),
+        )
+        with pytest.raises(NotFound):
+            await kube.get(CONFIG_MAPS, "b", namespace=namespace)
+
+    async def test_a_guarded_port_writes_while_it_may(self, kube: KubePort, namespace: str) -> None:
+        await kube.guarded(lambda: True).create(CONFIG_MAPS, config_map("a"), namespace=namespace)
+
+        assert await kube.get(CONFIG_MAPS, "a", namespace=namespace)
 
     async def test_the_server_says_what_it_is_and_has(self, kube: KubePort) -> None:
         assert await kube.version() >= ServerVersion(major=1, minor=20)

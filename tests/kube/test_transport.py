@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from hamid.kube.errors import (
     TooManyRequests,
     Unauthorized,
     Unavailable,
+    Withheld,
 )
 from hamid.kube.fake import FakeApiServer, Fault, FaultKind
 from hamid.kube.port import CONFIG_MAPS, NAMESPACES, PODS
@@ -119,6 +121,53 @@ async def test_a_bind_whose_answer_was_lost_is_found_out_by_trying_again(
 
     found = await kube.get(PODS, "a", namespace="default")
     assert found["metadata"]["annotations"] == {"x": "y"}
+
+
+async def test_what_may_no_longer_be_written_does_not_reach_the_server(
+    server: FakeApiServer, kube: KubeClient
+) -> None:
+    guarded = kube.guarded(lambda: False)
+
+    with pytest.raises(Withheld, match="not sent"):
+        await guarded.create(CONFIG_MAPS, SECRET, namespace="default")
+    await kube.get(NAMESPACES, "default")
+    with pytest.raises(Withheld):  # over a connection that stands already
+        await guarded.create(CONFIG_MAPS, SECRET, namespace="default")
+
+    assert server.requests.count() == 1
+
+
+async def test_the_guard_is_asked_again_before_a_write_is_repeated(
+    server: FakeApiServer, kube: KubeClient
+) -> None:
+    server.faults.add(Fault(kind=FaultKind.STATUS, code=429))
+
+    with pytest.raises(Withheld):
+        await kube.guarded(lambda: not server.requests.count()).create(
+            CONFIG_MAPS, SECRET, namespace="default"
+        )
+
+    assert server.requests.count(verb="create") == 1
+
+
+async def test_the_guard_is_asked_when_nothing_is_left_to_wait_for(
+    server: FakeApiServer, kube: KubeClient
+) -> None:
+    waited: list[str] = []
+
+    class Authenticator:
+        async def header(self) -> str:
+            waited.append("credentials")
+            return ""
+
+    kube.transport.access = replace(kube.transport.access, authenticator=Authenticator())
+    guarded = kube.guarded(lambda: bool(waited.append("guard")))
+
+    with pytest.raises(Withheld):
+        await guarded.create(CONFIG_MAPS, SECRET, namespace="default")
+
+    assert waited == ["credentials", "guard"]
+    assert not server.requests.count()
 
 
 async def test_an_eviction_that_may_not_be_is_not_tried_again(

@@ -11,6 +11,7 @@ from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.model import names as wire
 from hamid.model.quantities import MemoryMib
 from hamid.sched.bind import BindRefused
+from hamid.sched.leadership import FixedLeadership
 from hamid.sched.nominations import Nomination
 from hamid.sched.placement.typical import CardAsk, Shape
 from hamid.sched.reservations import Stage
@@ -221,6 +222,23 @@ async def test_a_replica_that_does_not_lead_binds_nothing(world):
 
     with pytest.raises(Refusal, match="other does") as refused:
         await world.binder.bind(call.bind("node-a"))
+
+    assert refused.value.closes_connection
+    assert writes(world) == 0
+
+
+async def test_what_was_decided_before_the_term_ended_is_not_sent_after_it(world):
+    call = await placed(world)
+
+    class Ending(FixedLeadership):
+        def may_act(self):
+            leads, self.is_leader = self.is_leader, False
+            return leads
+
+    term = Ending(holder="other")
+    binder = replace(world.binder, leadership=term, kube=world.kube.guarded(term.may_act))
+    with pytest.raises(Refusal, match="other does") as refused:
+        await binder.bind(call.bind("node-a"))
 
     assert refused.value.closes_connection
     assert writes(world) == 0

@@ -48,7 +48,7 @@ class World:
         self.leadership = FixedLeadership()
         lookup = PodLookup(kube=self.kube, cache=self.cache)
         self.binder = Binder(
-            kube=self.kube,
+            kube=self.kube.guarded(self.leadership.may_act),
             cache=self.cache,
             lookup=lookup,
             leadership=self.leadership,

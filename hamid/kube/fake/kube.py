@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hamid.kube.errors import Conflict, NotFound, Unavailable
+from hamid.kube.errors import Conflict, NotFound, Unavailable, Withheld
 from hamid.kube.fake.api import FakeApi
 from hamid.kube.fake.store import copied
 from hamid.kube.fake.values import Dropped, Selection, Target
 from hamid.kube.port import PODS, ObjectList, WatchEvent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
     from hamid.kube.fake.faults import Faults, RequestLog
     from hamid.kube.port import JsonObject, PatchBody, PatchKind, Resource, ServerVersion
@@ -26,10 +26,12 @@ class FakeKube:
     Attributes:
         api: a server of its own unless one is given.
         caller: what its requests are counted as.
+        may_write: asked before each write.
     """
 
     api: FakeApi = field(default_factory=FakeApi)
     caller: str = "hamid"
+    may_write: Callable[[], bool] | None = None
 
     @property
     def faults(self) -> Faults:
@@ -92,7 +94,7 @@ class FakeKube:
     ) -> JsonObject:
         """Create the object."""
         namespace = namespace or (body.get("metadata") or {}).get("namespace")
-        with _translated():
+        with self._written():
             return _copy(await self.api.create(self._target(resource, namespace), _copy(body)))
 
     async def replace(
@@ -103,7 +105,7 @@ class FakeKube:
         target = self._target(
             resource, metadata.get("namespace"), metadata["name"], subresource=subresource
         )
-        with _translated():
+        with self._written():
             return _copy(await self.api.update(target, _copy(body)))
 
     async def patch(
@@ -119,7 +121,7 @@ class FakeKube:
     ) -> JsonObject:
         """Change the object."""
         target = self._target(resource, namespace, name, subresource=subresource)
-        with _translated():
+        with self._written():
             return _copy(await self.api.patch(target, copied(patch), kind))
 
     async def delete(
@@ -133,7 +135,7 @@ class FakeKube:
     ) -> None:
         """Delete the object, or begin to."""
         target = self._target(resource, namespace, name)
-        with _translated():
+        with self._written():
             await self.api.delete(target, uid=uid, grace_s=grace_period_s)
 
     async def bind(
@@ -154,15 +156,19 @@ class FakeKube:
             "metadata": {"name": name, "uid": uid, "annotations": dict(annotations)},
             "target": {"kind": "Node", "name": node_name},
         }
-        with _translated():
+        with self._written():
             await self.api.bind(self._target(PODS, namespace, name, subresource="binding"), binding)
 
     async def evict(self, *, namespace: str, name: str, uid: str | None = None) -> None:
         """Evict the pod."""
         target = self._target(PODS, namespace, name, subresource="eviction")
         options = {"preconditions": {"uid": uid}} if uid is not None else {}
-        with _translated():
+        with self._written():
             await self.api.evict(target, {"deleteOptions": options})
+
+    def guarded(self, may_write: Callable[[], bool]) -> FakeKube:
+        """Another client of the same server, that asks before each write."""
+        return replace(self, may_write=may_write)
 
     async def version(self) -> ServerVersion:
         """The version that the server imitates."""
@@ -175,6 +181,13 @@ class FakeKube:
         except NotFound:
             return False
         return True
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        if self.may_write is not None and not self.may_write():
+            raise Withheld("the guard said no")
+        with _translated():
+            yield
 
     def _target(
         self,
