@@ -110,10 +110,13 @@ class Reflector:
     _resource_version: str | None = None
 
     async def run(self) -> None:
-        """Reflect until cancelled."""
+        """Reflect until cancelled; what does not run is not down."""
         self.metrics.down_since.labels(self.name).set(0)
-        while True:
-            await self.step()
+        try:
+            while True:
+                await self.step()
+        finally:
+            self.metrics.down_since.labels(self.name).set(0)
 
     async def step(self) -> None:
         """One list, or one watch to its end; a failure costs a delay."""

@@ -197,6 +197,19 @@ async def test_failures_are_spaced_ever_wider_and_reported_when_they_begin_and_e
     assert told == ["watch failed", "watch recovered"]
 
 
+async def test_a_watch_that_was_stopped_while_it_failed_is_not_shown_as_down() -> None:
+    registry = CollectorRegistry()
+    kube = FakeKube()
+    kube.faults.add(Fault(kind=FaultKind.STATUS, code=500, times=None))
+
+    async with running(make_reflector(kube, Mirror(), metrics=WatchMetrics(registry))):
+        await asyncio.sleep(1)
+
+    labels = {"watch": "map-watch"}
+    since = registry.get_sample_value("hamid_kube_watch_down_since_timestamp_seconds", labels)
+    assert since == 0
+
+
 async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hot_loop() -> None:
     kube, mirror = FakeKube(), Mirror()
     reflector = make_reflector(kube, mirror, watch_timeout_s=0.001)
