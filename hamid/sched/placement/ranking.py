@@ -16,7 +16,37 @@ if TYPE_CHECKING:
     from hamid.sched.placement.fragmentation import Choice
 
 
-class Ranking(Sequence[NodePlacement]):
+class _Ranked(Sequence[NodePlacement]):
+    """As many as `__len__` says, each made by `_at`."""
+
+    __slots__ = ()
+
+    def _at(self, place: int) -> NodePlacement:
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> NodePlacement: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[NodePlacement, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> NodePlacement | tuple[NodePlacement, ...]:
+        places = range(len(self))
+        if isinstance(index, slice):
+            return tuple(self._at(place) for place in places[index])
+        return self._at(places[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} nodes)"
+
+
+class Ranking(_Ranked):
     """What a pod of one container would get on each of some nodes, best first.
 
     Args:
@@ -34,26 +64,38 @@ class Ranking(Sequence[NodePlacement]):
     def __len__(self) -> int:
         return len(self._found)
 
-    @overload
-    def __getitem__(self, index: int) -> NodePlacement: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[NodePlacement, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> NodePlacement | tuple[NodePlacement, ...]:
-        if isinstance(index, slice):
-            return tuple(self[place] for place in range(*index.indices(len(self._found))))
-        made = self._made.get(index)
+    def _at(self, place: int) -> NodePlacement:
+        made = self._made.get(place)
         if made is None:
-            node, choice = self._found[index]
-            made = self._made[index] = chosen_placement(self._request, node, choice)
+            node, choice = self._found[place]
+            made = self._made[place] = chosen_placement(self._request, node, choice)
         return made
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
-    def __hash__(self) -> int:
-        return hash(tuple(self))
+class Selected(_Ranked):
+    """Some of another ranking, and then others.
 
-    def __repr__(self) -> str:
-        return f"Ranking({len(self)} nodes)"
+    Args:
+        ranked: the other.
+        places: of those that stay, ascending.
+        others: behind them.
+    """
+
+    __slots__ = ("_others", "_places", "_ranked")
+
+    def __init__(
+        self,
+        ranked: Sequence[NodePlacement],
+        places: Sequence[int],
+        others: Sequence[NodePlacement],
+    ) -> None:
+        self._ranked = ranked
+        self._places = places
+        self._others = others
+
+    def __len__(self) -> int:
+        return len(self._places) + len(self._others)
+
+    def _at(self, place: int) -> NodePlacement:
+        kept = len(self._places)
+        return self._ranked[self._places[place]] if place < kept else self._others[place - kept]

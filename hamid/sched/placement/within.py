@@ -22,6 +22,7 @@ from hamid.model.quota import (
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.place import NodePlacement, Placement, Unplaceable, place_on_node
+from hamid.sched.placement.ranking import Selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,26 +88,36 @@ def _sorted_out(
     measure: Fragmentation,
 ) -> Placement | Unplaceable:
     """The outcome with only those nodes that have cards within the bound."""
-    kept: list[NodePlacement] = []
+    kept: list[int] = []
     smaller: list[NodePlacement] = []
     over: list[str] = []
-    for found in outcome.ranked:
-        node = nodes[found.node_name]
-        if charge(found.allocation(request.pod_uid)).memory_mib <= bound.left:
-            kept.append(found)
+    charges: dict[int, int] = {}  # by the memory of the cards, which are of few sizes
+    for rank, name in enumerate(outcome.node_names):
+        node = nodes[name]
+        sizes = [usage.device.memory_mib for usage in node.usages]
+        least, most = (
+            charges.get(size) or charges.setdefault(size, _mib_on(request, size))
+            for size in (min(sizes), max(sizes))
+        )
+        if most <= bound.left:  # whichever cards are chosen
+            kept.append(rank)
+        elif least > bound.left:
+            over.append(name)
+        elif charge(outcome.ranked[rank].allocation(request.pod_uid)).memory_mib <= bound.left:
+            kept.append(rank)
         elif len(kept) + len(smaller) < ENOUGH and (
             other := _smaller(request, node, bound, policies, measure)
         ):
             smaller.append(other)
         else:
-            over.append(found.node_name)
+            over.append(name)
     smaller.sort(key=lambda found: (found.cost, found.node_name))
     refusal = _refusal(request, bound, [nodes[name] for name in over])
     refusals = {**outcome.refusals, **dict.fromkeys(over, refusal)}
-    best = (*kept, *smaller)
-    if not best:
+    if not kept and not smaller:
         return Unplaceable(refusals=refusals)
-    names = tuple(found.node_name for found in best)
+    names = (*(outcome.node_names[rank] for rank in kept), *(each.node_name for each in smaller))
+    best = Selected(outcome.ranked, kept, smaller)
     return Placement(ranked=best, node_names=names, refusals=refusals)
 
 
@@ -143,8 +154,6 @@ def _smaller(
     measure: Fragmentation,
 ) -> NodePlacement | None:
     """The best that the bound leaves room for on this node."""
-    if _mib_on(request, min(_card_sizes([node]))) > bound.left:
-        return None
     found = place_on_node(
         request, node, policies=policies, measure=measure, most_memory_mib=bound.left
     )
