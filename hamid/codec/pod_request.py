@@ -11,8 +11,7 @@ must agree. The table of defaults is in `model.request`; what a suffix means is 
 Annotations of the pod's author:
 
 - model and UUID lists are separated by commas; blanks around and empty entries do not count;
-- policies are words of `model.request.PolicyName`, separated by commas, and count in that order;
-  `mutex` says nothing of nodes and is refused there, as any other word is;
+- policies are words of `model.request.PolicyName` in the order of their weight; `mutex` is for cards;
 - weights are `slot=1,core=1,memory=3`: whole numbers from 0, not all 0; what is left out is 0;
 - indices are whole numbers separated by commas, those of the node's driver;
 - whether devices are bound to one NUMA node is `true` or `false`, in any spelling of Go's;
@@ -380,11 +379,12 @@ class _Annotations:
         return tuple(int(entry) for entry in entries)
 
     def modes(self) -> tuple[str, ...]:
-        text = self.annotations.get(wire.VGPU_MODE, "")
+        key = next((key for key in wire.VGPU_MODES if key in self.annotations), wire.VGPU_MODE)
+        text = self.annotations.get(key, "")
         modes = tuple(mode.value for mode in DeviceMode if mode in text)
         if text.strip() and not modes:
             self.problems.append(
-                f"annotation {wire.VGPU_MODE}: {quoted(text)} names no mode; "
+                f"annotation {key}: {quoted(text)} names no mode; "
                 f"allowed are {', '.join(DeviceMode)}"
             )
         return modes

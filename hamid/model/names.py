@@ -101,6 +101,27 @@ CORE_MODE: Final = "hamid.io/core-mode"
 CORE_WEIGHT: Final = "hamid.io/core-weight"
 """Their share of what is lent, in proportion to others; 1 to 1000."""
 
+VGPU_MODES: Final = (VGPU_MODE, "hami.io/vgpu-mode")
+"""The first that a pod carries counts."""
+
+ASKED_BY_AUTHOR: Final = (
+    USE_MODEL,
+    AVOID_MODEL,
+    USE_UUID,
+    AVOID_UUID,
+    NODE_POLICY,
+    DEVICE_POLICY,
+    *VGPU_MODES,
+    NUMA_BIND,
+    USE_INDEX,
+    LOAD_WEIGHTS,
+    CORE_MODE,
+    CORE_WEIGHT,
+)
+"""All of these."""
+OWN_PREFIXES: Final = ("hamid.io/", "hami.io/", "4pd.io/")
+"""What begins like this on a pod and is no name of ours is a mistake."""
+
 WEBHOOK_LABEL: Final = "hami.io/webhook"
 """`ignore` on a pod or namespace keeps the admission webhook away from it."""
 WEBHOOK_LABEL_4PD: Final = "4pd.io/webhook"

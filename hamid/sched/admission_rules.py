@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from hamid.codec.admission import Allow, Deny, PatchOp, json_pointer, limits_patch
@@ -18,14 +19,22 @@ from hamid.codec.pod import EPHEMERAL_LIST, pod_containers, pod_meta
 from hamid.codec.pod_request import asked_resources, decode_pod_request, required_limits
 from hamid.codec.quota import decode_payer
 from hamid.errors import RequestError
-from hamid.model.names import WEBHOOK_LABEL, WEBHOOK_LABEL_4PD, WRITTEN_BY_US, ResourceNames
+from hamid.model.names import (
+    ASKED_BY_AUTHOR,
+    OWN_PREFIXES,
+    POD_ROOM_FREED,
+    WEBHOOK_LABEL,
+    WEBHOOK_LABEL_4PD,
+    WRITTEN_BY_US,
+    ResourceNames,
+)
 from hamid.model.quota import exceeding
 from hamid.model.request import RequestDefaults
 from hamid.sched.admission_settings import AdmissionSettings, ForgeryPolicy, Policy
 from hamid.sched.placement.over_quota import never_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hamid.codec.admission import AdmissionRequest, Verdict
     from hamid.codec.jsontext import JsonObject
@@ -36,6 +45,10 @@ PODS: Final = "pods"
 IGNORE: Final = "ignore"
 
 UNPROCESSABLE: Final = 422
+
+_KNOWN: Final = frozenset((*ASKED_BY_AUTHOR, *WRITTEN_BY_US, POD_ROOM_FREED))
+_ALIKE: Final = 0.85
+"""How alike two keys must be for one to be a misspelling of the other; 1 is equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +174,8 @@ class Rules:
                     f"container {name!r} is privileged and sees all devices of the node, while "
                     f"{_listed(users)} shares some; run it in a pod of its own, or unprivileged",
                 )
+        for said in _unknown_annotations(pod_meta(pod).annotations):
+            findings.add(settings.unknown_annotations, said)
         if spec.get("hostPID"):
             findings.add(
                 settings.host_pid,
@@ -215,6 +230,17 @@ def _privileged(pod: JsonObject) -> Iterator[str]:
         context: Any = spec[container.list_name][container.index].get("securityContext")
         if isinstance(context, dict) and context.get("privileged") is True:
             yield container.name
+
+
+def _unknown_annotations(annotations: Iterable[str]) -> Iterator[str]:
+    """Of each key that looks like one of ours and is none, what to tell its author."""
+    for key in annotations:
+        if key in _KNOWN:
+            continue
+        likely = get_close_matches(key, ASKED_BY_AUTHOR, n=1, cutoff=_ALIKE)
+        if likely or key.startswith(OWN_PREFIXES):
+            meant = f"write {likely[0]!r} if that is meant" if likely else "leave it out"
+            yield f"annotation {key!r} is unknown and has no effect; {meant}"
 
 
 def _is_opted_out(pod: JsonObject) -> bool:

@@ -42,6 +42,8 @@ class AdmissionSettings:
         host_pid: a pod in the host's process namespace. It sees, and may signal, other tenants.
         preset_node: a pod whose `spec.nodeName` is set already. No scheduler is asked, so no
             device is chosen.
+        unknown_annotations: a pod with an annotation that looks like one of ours and is none: a
+            word that is misspelt would have no effect, and nobody would know why.
         over_quota: a pod that asks for more than a quota of its namespace allows in all, so that
             it would wait for ever. What is used does not count here: such a pod waits.
         runtime_class_name: given to pods that name none; empty leaves them alone.
@@ -60,6 +62,7 @@ class AdmissionSettings:
     privileged_neighbour: Policy = Policy.REFUSE
     host_pid: Policy = Policy.WARN
     preset_node: Policy = Policy.REFUSE
+    unknown_annotations: Policy = Policy.WARN
     over_quota: Policy = Policy.REFUSE
     runtime_class_name: str = ""
     forged_annotations: ForgeryPolicy = ForgeryPolicy.STRIP

@@ -369,6 +369,18 @@ def wishes(**annotations):
     return pod_object(annotations={keys.get(key, key): value for key, value in annotations.items()})
 
 
+@pytest.mark.parametrize(
+    ("annotations", "modes"),
+    [
+        ({"nvidia.com/vgpu-mode": "mig"}, ("mig",)),
+        ({"hami.io/vgpu-mode": "mig"}, ("mig",)),
+        ({"hami.io/vgpu-mode": "mps", "nvidia.com/vgpu-mode": "mig"}, ("mig",)),
+    ],
+)
+def test_modes_are_asked_for_by_either_name(annotations, modes):
+    assert decode(wishes(**annotations)).allowed_modes == modes
+
+
 def test_no_wish_leaves_everything_to_the_cluster():
     pod = decode(wishes())
 

@@ -16,6 +16,7 @@ from hamid.sched.admission_rules import Rules
 from hamid.sched.admission_settings import AdmissionSettings, ForgeryPolicy, Policy
 from tests.codec.strategies import json_values
 
+KNOWN = names.ASKED_BY_AUTHOR
 OURS = "system:serviceaccount:hamid:hamid"
 
 
@@ -429,6 +430,68 @@ def with_ephemeral(*ephemeral):
         operation="UPDATE",
         subresource="ephemeralcontainers",
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("hami.io/gpu-schduler-policy", "write 'hami.io/gpu-scheduler-policy' if that is meant"),
+        ("nvidia.com/use-gpu-uuid", "write 'nvidia.com/use-gpuuuid' if that is meant"),
+        ("hamid.io/numa-bind", "leave it out"),
+    ],
+)
+@pytest.mark.parametrize("policy", Policy)
+def test_a_misspelt_annotation_does_not_pass_in_silence(policy, key, said):
+    """Project-HAMi/HAMi#1105: everything went to card 0, for a policy that was misspelt."""
+    item = pod(container(gpu=1), annotations={key: "binpack"})
+
+    verdict = verdict_on(item, unknown_annotations=policy)
+
+    told = f"annotation '{key}' is unknown and has no effect; {said}"
+    if policy is Policy.REFUSE:
+        assert verdict == Deny(message=told)
+    else:
+        assert verdict.warnings == ((told,) if policy is Policy.WARN else ())
+
+
+@pytest.mark.parametrize("key", ["prometheus.io/scrape", "nvidia.com/gpu.product", *KNOWN])
+def test_annotations_of_others_and_those_that_are_known_are_not_remarked_on(key):
+    value = {names.NUMA_BIND: "true", names.CORE_MODE: "lend", names.CORE_WEIGHT: "1"}.get(key, "")
+
+    assert verdict_on(pod(container(gpu=1), annotations={key: value})).warnings == ()
+
+
+def test_a_pod_that_asks_for_no_card_may_be_annotated_as_it_likes():
+    assert verdict_on(pod(container(), annotations={"hamid.io/typo": "x"})) == Allow()
+
+
+GARBAGE = {
+    names.NODE_POLICY: ("best", "binpack,best", "mutex"),
+    names.DEVICE_POLICY: ("best", "binpack,best", "-1"),
+    names.VGPU_MODE: ("warp", ",", "-1"),
+    "hami.io/vgpu-mode": ("warp",),
+    names.NUMA_BIND: ("yes", "-1", "true,false"),
+    names.USE_INDEX: ("a", "-1", "0,x", "1.5"),
+    names.LOAD_WEIGHTS: ("1", "slot=-1", "slots=1", "slot=0,core=0,memory=0"),
+    names.CORE_MODE: ("", "soft"),
+    names.CORE_WEIGHT: ("", "0", "1001", "1.5"),
+    names.USE_MODEL: ("*", "A100,-"),
+    names.AVOID_MODEL: ("*",),
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(k, v) for k, vs in GARBAGE.items() for v in vs])
+def test_a_value_that_is_not_known_is_refused_by_the_name_of_its_annotation(key, value):
+    verdict = verdict_on(pod(container(gpu=1), annotations={key: value}))
+
+    assert isinstance(verdict, Deny)
+    assert verdict.message.startswith(f"annotation {key}: ")
+
+
+def test_only_lists_of_uuids_take_any_value():
+    lists_of_uuids = {names.USE_UUID, names.AVOID_UUID}
+
+    assert set(GARBAGE) == set(names.ASKED_BY_AUTHOR) - lists_of_uuids
 
 
 def test_an_ephemeral_container_that_asks_for_a_device_is_refused():
