@@ -75,7 +75,7 @@ class SchedulerRole:
         """The parts, not yet running."""
         registry = ports.registry
         elector = LeaseElector(
-            kube=ports.kube,
+            kube=ports.kube.within(settings.lease.request_deadline_s),
             settings=settings.lease,
             identity=ports.identity,
             clock=ports.clock,

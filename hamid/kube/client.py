@@ -272,6 +272,11 @@ class KubeClient:
             is_repeated=False,
         )
 
+    def within(self, deadline_s: float) -> KubeClient:
+        """A client of the same session, with a deadline of its own for each request."""
+        settings = replace(self.transport.settings, request_timeout_s=deadline_s)
+        return replace(self, transport=replace(self.transport, settings=settings))
+
     def guarded(self, may_write: Callable[[], bool]) -> KubeClient:
         """A client of the same session that asks before each write is sent."""
         return replace(self, transport=replace(self.transport, may_write=may_write))

@@ -298,6 +298,10 @@ class KubePort(Protocol):
         """Ask for the pod to be deleted; `TooManyRequests` if a disruption budget forbids it."""
         ...
 
+    def within(self, deadline_s: float) -> KubePort:
+        """The same server, but a request not answered within so long is `Unavailable`."""
+        ...
+
     def guarded(self, may_write: Callable[[], bool]) -> KubePort:
         """The same server, to which nothing is written unless this is true: else `Withheld`."""
         ...

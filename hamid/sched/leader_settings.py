@@ -48,6 +48,11 @@ class LeaseSettings:
             )
 
     @property
+    def request_deadline_s(self) -> float:
+        """How long one request may take: one that hangs leaves time for another, as in client-go."""
+        return self.renew_deadline_s / 2
+
+    @property
     def terms(self) -> LeaseTerms:
         """The three times, which have been found to fit together."""
         return LeaseTerms(

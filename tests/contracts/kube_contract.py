@@ -229,6 +229,13 @@ class KubeContract:
         with pytest.raises(NotFound):
             await kube.get(CONFIG_MAPS, "b", namespace=namespace)
 
+    async def test_a_port_of_less_patience_does_the_same(
+        self, kube: KubePort, namespace: str
+    ) -> None:
+        await kube.within(60.0).create(CONFIG_MAPS, config_map("a"), namespace=namespace)
+
+        assert await kube.within(60.0).get(CONFIG_MAPS, "a", namespace=namespace)
+
     async def test_a_guarded_port_writes_while_it_may(self, kube: KubePort, namespace: str) -> None:
         await kube.guarded(lambda: True).create(CONFIG_MAPS, config_map("a"), namespace=namespace)
 

@@ -106,13 +106,16 @@ async def test_a_follower_knows_the_leader_and_lists_nothing():
 
 @pytest.mark.looptime
 async def test_a_stall_of_nearly_the_renew_deadline_leaves_no_leader_that_sees_nothing():
-    """The renewal that was under way is done, after the watches have stopped for want of it."""
+    """The last renewal is done, after the watches have stopped for want of it."""
     kube = FakeKube()
     role = make_role(kube)
     async with leading(role) as work:
         await asyncio.sleep(5)
-        delay = Fault(kind=FaultKind.DELAY, delay_s=0.99, verb="update", resource=LEASES.label)
-        kube.faults.add(delay)
+        renewal = {"verb": "update", "resource": LEASES.label}
+        kube.faults.add(Fault(kind=FaultKind.STATUS, code=500, times=None, **renewal))
+        await asyncio.sleep(0.75)
+        kube.faults.clear()
+        kube.faults.add(Fault(kind=FaultKind.DELAY, delay_s=0.4, **renewal))
         await work.running_count.wait_for(lambda count: not count)
         await asyncio.sleep(0.01)
         assert not role.cache.is_synced

@@ -256,6 +256,13 @@ async def test_a_server_that_does_not_answer_is_unavailable(server: FakeApiServe
             await kube.get(NAMESPACES, "default")
 
 
+async def test_some_wait_less_long_than_others(server: FakeApiServer, kube: KubeClient) -> None:
+    server.faults.add(Fault(kind=FaultKind.SILENCE, verb="create"))
+
+    with pytest.raises(Unavailable, match="no answer in time"):
+        await kube.within(0.05).create(CONFIG_MAPS, SECRET, namespace="default")
+
+
 @pytest.mark.parametrize("wanted", [Forbidden])
 async def test_an_error_never_quotes_what_was_sent(
     server: FakeApiServer, kube: KubeClient, wanted: type[ApiError]

@@ -389,6 +389,24 @@ async def test_work_stops_when_the_lease_cannot_be_renewed_and_starts_anew_when_
 
 
 @pytest.mark.looptime
+async def test_a_renewal_that_hangs_leaves_time_for_another():
+    """The API server behind the connection has died without a word; another one is there."""
+    api = FakeApi()
+    elector = make_timed(api, "a")
+    elector.kube = FakeKube(api=api).within(SETTINGS.request_deadline_s)
+    work = Work()
+    async with running(elector), running(LeaderWork(elector=elector, services=lambda: [work])):
+        await asyncio.sleep(1)
+        api.faults.add(Fault(kind=FaultKind.SILENCE, verb="update"))
+
+        await asyncio.sleep(30)
+
+        assert elector.may_act()
+
+    assert work.starts == 1
+
+
+@pytest.mark.looptime
 async def test_work_stops_though_the_renewing_loop_is_stuck():
     api = FakeApi()
     elector = make_timed(api, "a")

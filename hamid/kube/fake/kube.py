@@ -1,8 +1,12 @@
-"""KubePort on the fake server, in the process: no sockets, no wall clock."""
+"""KubePort on the fake server, in the process: no sockets, no wall clock.
+
+What it does not imitate: a write that was given up at its deadline is never done.
+"""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import asyncio
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +17,7 @@ from hamid.kube.fake.values import Dropped, Selection, Target
 from hamid.kube.port import PODS, ObjectList, WatchEvent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 
     from hamid.kube.fake.faults import Faults, RequestLog
     from hamid.kube.port import JsonObject, PatchBody, PatchKind, Resource, ServerVersion
@@ -27,11 +31,13 @@ class FakeKube:
         api: a server of its own unless one is given.
         caller: what its requests are counted as.
         may_write: asked before each write.
+        deadline_s: how long it waits for an answer; None waits for ever.
     """
 
     api: FakeApi = field(default_factory=FakeApi)
     caller: str = "hamid"
     may_write: Callable[[], bool] | None = None
+    deadline_s: float | None = None
 
     @property
     def faults(self) -> Faults:
@@ -48,7 +54,7 @@ class FakeKube:
     ) -> JsonObject:
         """One object."""
         target = self._target(resource, namespace, name)
-        with _translated():
+        async with self._asking():
             return _copy(await self.api.get(target))
 
     async def list(
@@ -62,7 +68,7 @@ class FakeKube:
     ) -> ObjectList:
         """All objects that match, in one page."""
         selection = Selection(labels=label_selector, fields=field_selector)
-        with _translated():
+        async with self._asking():
             page = await self.api.list(self._target(resource, namespace), selection)
         items = tuple(_copy(item) for item in page.items)
         return ObjectList(items=items, resource_version=str(page.version))
@@ -94,7 +100,7 @@ class FakeKube:
     ) -> JsonObject:
         """Create the object."""
         namespace = namespace or (body.get("metadata") or {}).get("namespace")
-        with self._written():
+        async with self._writing():
             return _copy(await self.api.create(self._target(resource, namespace), _copy(body)))
 
     async def replace(
@@ -105,7 +111,7 @@ class FakeKube:
         target = self._target(
             resource, metadata.get("namespace"), metadata["name"], subresource=subresource
         )
-        with self._written():
+        async with self._writing():
             return _copy(await self.api.update(target, _copy(body)))
 
     async def patch(
@@ -121,7 +127,7 @@ class FakeKube:
     ) -> JsonObject:
         """Change the object."""
         target = self._target(resource, namespace, name, subresource=subresource)
-        with self._written():
+        async with self._writing():
             return _copy(await self.api.patch(target, copied(patch), kind))
 
     async def delete(
@@ -135,7 +141,7 @@ class FakeKube:
     ) -> None:
         """Delete the object, or begin to."""
         target = self._target(resource, namespace, name)
-        with self._written():
+        async with self._writing():
             await self.api.delete(target, uid=uid, grace_s=grace_period_s)
 
     async def bind(
@@ -156,15 +162,19 @@ class FakeKube:
             "metadata": {"name": name, "uid": uid, "annotations": dict(annotations)},
             "target": {"kind": "Node", "name": node_name},
         }
-        with self._written():
+        async with self._writing():
             await self.api.bind(self._target(PODS, namespace, name, subresource="binding"), binding)
 
     async def evict(self, *, namespace: str, name: str, uid: str | None = None) -> None:
         """Evict the pod."""
         target = self._target(PODS, namespace, name, subresource="eviction")
         options = {"preconditions": {"uid": uid}} if uid is not None else {}
-        with self._written():
+        async with self._writing():
             await self.api.evict(target, {"deleteOptions": options})
+
+    def within(self, deadline_s: float) -> FakeKube:
+        """Another client of the same server, that waits so long."""
+        return replace(self, deadline_s=deadline_s)
 
     def guarded(self, may_write: Callable[[], bool]) -> FakeKube:
         """Another client of the same server, that asks before each write."""
@@ -182,11 +192,17 @@ class FakeKube:
             return False
         return True
 
-    @contextmanager
-    def _written(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        with _translated():
+            async with asyncio.timeout(self.deadline_s):
+                yield
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[None]:
         if self.may_write is not None and not self.may_write():
             raise Withheld("the guard said no")
-        with _translated():
+        async with self._asking():
             yield
 
     def _target(
@@ -213,8 +229,10 @@ def _copy(item: JsonObject) -> JsonObject:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """A dead connection, as the real client tells of it."""
+    """A dead connection, or one over which nothing comes, as the real client tells of it."""
     try:
         yield
     except Dropped as error:
         raise Unavailable("the connection was cut") from error
+    except TimeoutError as error:
+        raise Unavailable("no answer in time") from error
