@@ -1,8 +1,8 @@
 /*
- * Calls a target without libFuzzer: with each file of a corpus, then with changes of them that dice choose. The same dice
+ * Calls a target without libFuzzer: with each seed, then with changes of them that dice choose. The same dice
  * each time, and no eye on what is reached: less than libFuzzer finds, but any compiler builds it.
  *
- *   TARGET RUNS [SEED] CORPUS_DIR      or: TARGET FILE, to see again what one input does
+ *   TARGET RUNS [SEED] SEEDS_DIR      or: TARGET FILE, to see again what one input does
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "fuzz.h"
 
 #define FILES_MAX 256
-#define BYTES_MAX 8192
+#define BYTES_MAX 16384
 
 static struct {
 	uint8_t bytes[BYTES_MAX];
@@ -41,7 +41,7 @@ static void read_file(const char *path)
 	files[file_count++].length = (size_t)length;
 }
 
-static void read_corpus(const char *path)
+static void read_seeds(const char *path)
 {
 	struct dirent **entries;
 	const int count = scandir(path, &entries, NULL, alphasort);
@@ -53,7 +53,7 @@ static void read_corpus(const char *path)
 		free(entries[i]);
 	}
 	if (count < 0 || !file_count) {
-		fprintf(stderr, "%s: no corpus\n", path);
+		fprintf(stderr, "%s: no seeds\n", path);
 		exit(2);
 	}
 	free(entries);
@@ -70,7 +70,8 @@ static uint64_t telling_number(void)
 static size_t change(uint8_t *bytes, size_t length)
 {
 	const uint64_t number = roll(2) ? telling_number() : roll(UINT64_MAX);
-	const size_t at = length ? roll(length) : 0, width = (size_t)1 << roll(4);
+	const size_t width = (size_t)1 << roll(4);
+	size_t at = length ? roll(length) : 0;
 	switch (roll(5)) {
 	case 0:
 		return length ? at : roll(BYTES_MAX);
@@ -81,8 +82,10 @@ static size_t change(uint8_t *bytes, size_t length)
 			bytes[at] ^= (uint8_t)(1u << roll(8));
 		return length;
 	default:
-		if (length >= width)
-			memcpy(bytes + at / width * width, &number, at / width * width + width <= length ? width : 0);
+		/* Fields are aligned, in what comes behind a byte or not. */
+		at = at / width * width + roll(2);
+		if (at + width <= length)
+			memcpy(bytes + at, &number, width);
 		return length;
 	}
 }
@@ -111,7 +114,7 @@ int main(int argc, char **argv)
 	const long runs = atol(argv[1]);
 	if (argc > 3)
 		dice ^= strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15ull;
-	read_corpus(argv[argc - 1]);
+	read_seeds(argv[argc - 1]);
 	for (size_t i = 0; i < file_count; i++)
 		run_one(files[i].bytes, files[i].length);
 	for (long i = 0; i < runs; i++) {

@@ -27,10 +27,9 @@ static void check_limits(const struct limits *limits)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-	static uint8_t page[HAMID_CONTROL_BYTES_MAX + 2];
 	static struct limits limits;
 	const char *why = NULL;
-	if (length < 1 || length > sizeof page)
+	if (length < 1 || length > 2 * HAMID_CONTROL_BYTES_MAX)
 		return 0;
 	const size_t size = length - 1;
 	uint8_t *exact = malloc(size ? size : 1);

@@ -29,7 +29,7 @@ static void check_rate(uint32_t index, uint64_t generation, uint64_t now_ns)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-	static uint8_t page[HAMID_LIVE_BYTES_MAX + 64];
+	static uint8_t page[2 * HAMID_LIVE_BYTES_MAX];
 	if (!*test_dir) {
 		test_make_container();
 		atexit(test_remove_container);
@@ -46,13 +46,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	}
 	write_live(page, length - 1);
 	pages_live_look(test_dir);
+	const struct hamid_live *at = atomic_load(&mapped);
+	if (at)
+		MUST(sizeof *at + at->device_count * sizeof(struct hamid_live_device) <= length - 1);
 	for (uint32_t index = 0; index <= HAMID_DEVICES_MAX; index++)
 		check_rate(index, generation, NOW);
 	check_rate(UINT32_MAX, generation, NOW);
 	check_rate(0, generation + 1, NOW);
 	check_rate(0, generation, UINT64_MAX);
 	check_rate(0, generation, 0);
-	const struct hamid_live *at = atomic_exchange(&mapped, NULL);
+	atomic_store(&mapped, NULL);
 	if (at)
 		munmap((void *)(uintptr_t)at, (size_t)seen.st_size);
 	memset(&seen, 0, sizeof seen);

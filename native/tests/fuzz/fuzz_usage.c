@@ -1,6 +1,7 @@
 /*
  * The books with nonsense in them: any process of the container can write the usage page. Input: a byte (bit 0: a good
- * page to begin with, bit 1: of the wrong size), then records of where (4 bytes) and what (8 bytes) is written.
+ * page to begin with, bit 1: of the wrong size, bit 2: who is in the first two slots lives), then records of where (4 bytes) and
+ * what (8 bytes) is written.
  * Whatever stands there, more than the limit is never granted, and all comes to an end.
  *
  * Built of the source, so that each input meets a process that has not joined yet.
@@ -19,6 +20,7 @@
 #define MIB (1ull << 20)
 #define LIMIT (100 * MIB)
 #define SLOTS_NEAR 4
+#define SLOTS_ALIVE 2
 
 /* Most writes where it hurts: in the header, the names, the first slots. */
 static off_t place_of(uint64_t where)
@@ -37,7 +39,8 @@ static off_t place_of(uint64_t where)
 	}
 }
 
-static void write_usage(struct fuzz_input *input)
+/* The file, which has to stay open while who is in it lives. */
+static int write_usage(struct fuzz_input *input)
 {
 	const struct hamid_usage good = {
 		.magic = HAMID_USAGE_MAGIC,
@@ -62,7 +65,12 @@ static void write_usage(struct fuzz_input *input)
 		const uint64_t what = fuzz_take(input, 8);
 		MUST(pwrite(fd, &what, sizeof what, at) == (ssize_t)sizeof what);
 	}
-	close(fd);
+	for (int i = 0; form & 4 && i < SLOTS_ALIVE; i++) {
+		struct flock lock = {
+			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = HAMID_LOCK_SLOT(i), .l_len = 1};
+		MUST(fcntl(fd, F_OFD_SETLK, &lock) == 0);
+	}
+	return fd;
 }
 
 static void check_reservation(void)
@@ -110,11 +118,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		test_make_container();
 		atexit(test_remove_container);
 	}
-	write_usage(&input);
+	const int fd = write_usage(&input);
 	check_list();
 	check_reservation();
 	check_list();
 	check_budget();
 	after_fork_in_child();
+	close(fd);
 	return 0;
 }

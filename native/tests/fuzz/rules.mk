@@ -1,7 +1,7 @@
-# Readers against bytes of chance: each tests/fuzz/fuzz_NAME.c is a target, corpus/NAME/ what it starts from (seeds.py).
+# Readers against bytes of chance: each tests/fuzz/fuzz_NAME.c is a target, seeds.py says what it starts from.
 # Included by ../../Makefile.
 #
-#   fuzz          any compiler: the corpus, and FUZZ_RUNS changes of it, always the same
+#   fuzz          any compiler: the seeds, and FUZZ_RUNS changes of them, always the same
 #   fuzz-clang    clang's libFuzzer, which looks at what it reaches; what it finds lies in $(BUILD)/fuzz-clang
 FUZZ := tests/fuzz
 FUZZ_NAMES := $(patsubst $(FUZZ)/fuzz_%.c,%,$(sort $(wildcard $(FUZZ)/fuzz_*.c)))
@@ -24,11 +24,14 @@ $(BUILD)/fuzz-clang/%: $(FUZZ)/fuzz_%.c $(FUZZ_NEEDS)
 	@mkdir -p $(@D)
 	$(CLANG) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $(call fuzz_sources,$*)
 
-.PHONY: fuzz fuzz-clang
-fuzz: $(addprefix $(BUILD)/fuzz/,$(FUZZ_NAMES))
-	$(foreach name,$(FUZZ_NAMES),$(BUILD)/fuzz/$(name) $(call fuzz_runs,$(name)) $(FUZZ_SEED) $(FUZZ)/corpus/$(name) &&) :
+.PHONY: fuzz fuzz-clang fuzz-seeds
+fuzz-seeds:
+	cd .. && $(PYTHON) -m native.tests.fuzz.seeds native/$(BUILD)/fuzz-seeds
 
-fuzz-clang: $(addprefix $(BUILD)/fuzz-clang/,$(FUZZ_NAMES))
+fuzz: fuzz-seeds $(addprefix $(BUILD)/fuzz/,$(FUZZ_NAMES))
+	$(foreach name,$(FUZZ_NAMES),$(BUILD)/fuzz/$(name) $(call fuzz_runs,$(name)) $(FUZZ_SEED) $(BUILD)/fuzz-seeds/$(name) &&) :
+
+fuzz-clang: fuzz-seeds $(addprefix $(BUILD)/fuzz-clang/,$(FUZZ_NAMES))
 	$(foreach name,$(FUZZ_NAMES),mkdir -p $(BUILD)/fuzz-clang/corpus/$(name) && \
-		$(BUILD)/fuzz-clang/$(name) -runs=$(call fuzz_runs,$(name)) -seed=$(FUZZ_SEED) -max_len=4096 -verbosity=0 \
-		-artifact_prefix=$(BUILD)/fuzz-clang/$(name)- $(BUILD)/fuzz-clang/corpus/$(name) $(FUZZ)/corpus/$(name) &&) :
+		$(BUILD)/fuzz-clang/$(name) -runs=$(call fuzz_runs,$(name)) -seed=$(FUZZ_SEED) -max_len=10000 -verbosity=0 \
+		-artifact_prefix=$(BUILD)/fuzz-clang/$(name)- $(BUILD)/fuzz-clang/corpus/$(name) $(BUILD)/fuzz-seeds/$(name) &&) :

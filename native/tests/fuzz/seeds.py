@@ -1,16 +1,24 @@
-"""Writes what the fuzzed readers start from: one small file a case, into corpus/<target>/.
+"""Writes what the fuzzed readers start from into a directory: one small file a case, in <target>/.
 
-Run again when a page changes: `.venv/bin/python -m native.tests.fuzz.seeds`.
-tests/native/test_fuzz.py says when that was forgotten.
+Made of the daemon's own encoders each time, so that they are pages of today's version.
+
+    python -m native.tests.fuzz.seeds DIRECTORY
 """
 
 import struct
+import sys
 from pathlib import Path
 
-from hamid.hooks.abi.live import encode_live_page
-from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
+from hamid.hooks.abi.live import LIVE_DEVICE, LIVE_HEADER, encode_live_page
+from hamid.hooks.abi.pages import (
+    UUID_BYTES,
+    ContainerLimits,
+    CoreMode,
+    DeviceLimit,
+    encode_control_page,
+)
+from hamid.hooks.abi.usage import USAGE_SLOT_BYTES
 
-CORPUS = Path(__file__).parent / "corpus"
 CARD = "GPU-11111111-2222-3333-4444-555555555555"
 INSTANCE = "MIG-22222222-2222-3333-4444-555555555555"
 AS_IT_IS, MADE_RIGHT = b"\0", b"\1"
@@ -18,7 +26,8 @@ AS_IT_IS, MADE_RIGHT = b"\0", b"\1"
 # fuzz_usage.c: where a record writes, and the fields of the first slot.
 HEADER, ANYWHERE_IN_IT, SLOTS = 0, 1 << 30, 2 << 30
 STATE, START_TIME, NAMESPACE, USED, PENDING = 0, 1, 2, 8, 9
-EMPTY, GOOD, WRONG_SIZE = b"\0", b"\1", b"\2"
+_SLOT_WORDS = USAGE_SLOT_BYTES // 8
+EMPTY, GOOD, GOOD_BUT_CUT, GOOD_AND_ALIVE = b"\0", b"\1", b"\3", b"\5"
 
 
 def control_seeds() -> dict[str, bytes]:
@@ -40,13 +49,22 @@ def control_seeds() -> dict[str, bytes]:
         ),
     }
     seeds = {name: MADE_RIGHT + encode_control_page(limits) for name, limits in pages.items()}
-    return seeds | {"as-it-is": AS_IT_IS + seeds["two"][1:], "empty": AS_IT_IS}
+    head = bytearray(encode_control_page(pages["none"]))
+    struct.pack_into("<I", head, 12, len(head) + 65 * 128)
+    struct.pack_into("<I", head, 24, 65)
+    cards = [f"GPU-{number}".encode().ljust(128, b"\0") for number in range(65)]
+    return seeds | {
+        "as-it-is": AS_IT_IS + seeds["two"][1:],
+        "empty": AS_IT_IS,
+        "too-many": MADE_RIGHT + bytes(head) + b"".join(cards),
+    }
 
 
 def live_seeds() -> dict[str, bytes]:
     """A byte (does its heart beat), then a page."""
     page = encode_live_page((CARD, INSTANCE), generation=7)
-    rate = struct.calcsize("<128s48s")
+    head, rate = LIVE_HEADER.size, LIVE_HEADER.size + UUID_BYTES
+    size = LIVE_DEVICE.size
     return {
         "unsaid": MADE_RIGHT + page,
         "rate": MADE_RIGHT + page[:rate] + struct.pack("<Q", 500) + page[rate + 8 :],
@@ -54,6 +72,11 @@ def live_seeds() -> dict[str, bytes]:
         "stale": AS_IT_IS + page,
         "short": MADE_RIGHT + page[:-1],
         "empty": AS_IT_IS,
+        "too-many": MADE_RIGHT
+        + page[:12]
+        + struct.pack("<IIIII", head + 65 * size, head, size, 65, 0)
+        + page[32:head]
+        + page[head : head + size] * 65,
     }
 
 
@@ -64,10 +87,15 @@ def _record(region: int, word: int, value: int) -> bytes:
 def usage_seeds() -> dict[str, bytes]:
     """A byte (what to begin with), then records of what is written where."""
     alive = _record(SLOTS, STATE, 1 | 1 << 32)
+    second = _SLOT_WORDS
+    two = alive + _record(SLOTS, second + STATE, 1 | 2 << 32)
+    halves = _record(SLOTS, USED, 1 << 63) + _record(SLOTS, second + USED, 1 << 63)
     return {
         "new": EMPTY,
         "good": GOOD,
-        "cut": GOOD + WRONG_SIZE,
+        "cut": GOOD_BUT_CUT + b"\0\x20\0",
+        "halves": GOOD_AND_ALIVE + two + halves,
+        "alive": GOOD_AND_ALIVE + two + _record(SLOTS, USED, 30 << 20),
         "held": GOOD + alive + _record(SLOTS, USED, 50 << 20),
         "announced": GOOD + alive + _record(SLOTS, PENDING, 2**64 - 1),
         "other-namespace": GOOD + alive + _record(SLOTS, NAMESPACE, 7),
@@ -109,23 +137,26 @@ def budget_seeds() -> dict[str, bytes]:
     }
 
 
-def all_seeds() -> dict[Path, bytes]:
-    """Each file of the corpus and what is in it."""
-    by_target = {
-        "budget": budget_seeds(),
-        "control": control_seeds(),
-        "live": live_seeds(),
-        "surroundings": surroundings_seeds(),
-        "usage": usage_seeds(),
-    }
-    return {
-        CORPUS / target / name: content
-        for target, seeds in by_target.items()
-        for name, content in seeds.items()
-    }
+SEEDS = {
+    "budget": budget_seeds,
+    "control": control_seeds,
+    "live": live_seeds,
+    "surroundings": surroundings_seeds,
+    "usage": usage_seeds,
+}
+"""Those of each target."""
+
+
+def write_seeds(directory: Path) -> None:
+    """Write all of them, and nothing else remains there."""
+    for target, seeds in SEEDS.items():
+        place = directory / target
+        place.mkdir(parents=True, exist_ok=True)
+        for path in place.iterdir():
+            path.unlink()
+        for name, content in seeds().items():
+            (place / name).write_bytes(content)
 
 
 if __name__ == "__main__":
-    for path, content in all_seeds().items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_seeds(Path(sys.argv[1]))
