@@ -14,6 +14,8 @@ is strict: keys that are not known are refused, for a version that adds some mus
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from hamid.codec.jsontext import (
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 
 _DEFAULT_NAMES: Final = ResourceNames()
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
+_MAX_WORDS: Final = 1_000
 
 
 def encode_allocation(allocation: PodAllocation) -> str:
@@ -103,6 +107,22 @@ def read_allocation(
             hint="it was copied from another pod; delete this pod and create it without it",
         )
     return allocation
+
+
+def devices_feared(pod: JsonObject) -> tuple[DeviceUuid, ...]:
+    """What may be UUIDs in records of the pod that cannot be read: it may hold these devices.
+
+    More than those: any word of the text is taken for one. Of a record that can be read, but is
+    another pod's, none.
+    """
+    meta = pod_meta(pod)
+    texts = [meta.annotations.get(key, "") for key in (wire.POD_ALLOCATION, wire.POD_ALLOCATED)]
+    try:
+        decode_allocation(texts[0])
+    except AnnotationError:
+        words = dict.fromkeys(word for text in texts for word in _WORD.findall(text))
+        return tuple(DeviceUuid(word) for word in islice(words, _MAX_WORDS))
+    return ()
 
 
 def _read_hami(pod: JsonObject, meta: PodMeta, names: ResourceNames) -> PodAllocation | None:

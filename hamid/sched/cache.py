@@ -26,7 +26,7 @@ from hamid.sched.freed import Freed
 from hamid.sched.known_node import KnownNode
 from hamid.sched.news import News
 from hamid.sched.quotas import QuotaBooks, QuotaCollector
-from hamid.sched.records import read_node, read_pod
+from hamid.sched.records import read_node, read_pod, unless_lost
 from hamid.sched.reservations import Reservations, Stage
 from hamid.sched.shown import Shown
 
@@ -359,9 +359,9 @@ class ClusterCache:
 
     def take_pod(self, pod: JsonObject) -> None:
         """Take the news of one pod."""
-        record = self.read(pod)
+        before = self._pods.get(pod["metadata"]["uid"])
+        record = unless_lost(self.read(pod), before)
         pod_uid = record.pod_uid
-        before = self._pods.get(pod_uid)
         if before is not None and before.node_name and not record.node_name:
             return  # older than what we know: no pod is ever unbound
         if record.problem and record.node_name and (before is None or not before.problem):

@@ -6,26 +6,28 @@ for a node nor holds devices is not kept at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from hamid.codec.allocation_record import read_allocation
+from hamid.codec.allocation_record import devices_feared, read_allocation
 from hamid.codec.node_annotation import decode_cordon, decode_link_scores
 from hamid.codec.pod_host import decode_node_host, decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
 from hamid.codec.quota import decode_payer
 from hamid.errors import AnnotationError, RequestError
 from hamid.model import names as wire
+from hamid.model.allocation import ContainerAllocation, PodAllocation
+from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceShare
 from hamid.model.node import NO_HOST
+from hamid.model.request import ContainerKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hamid.kube.port import JsonObject
-    from hamid.model.allocation import PodAllocation
     from hamid.model.device import DeviceUuid
     from hamid.model.names import ResourceNames
     from hamid.model.node import HostAmount
@@ -48,7 +50,9 @@ class PodRecord:
     Attributes:
         node_name: empty until it is bound.
         request: what it asks for; None when it asks for no device, or is bound.
-        allocation: what it was given, by our record or HAMi's; None until it is bound.
+        allocation: what it was given, by our record or HAMi's; None until it is bound. Where a
+            record cannot be read, all cards that it may name, whole: they are somebody's, and
+            must not be given to anybody else.
         problem: why request or allocation cannot be read; empty when they can.
         host: what it asks of its node's processors and memory.
         is_ended: its containers have ended for good, so it holds nothing.
@@ -137,6 +141,7 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
             payer = decode_payer(pod)
     except (AnnotationError, RequestError) as error:
         problem = str(error)
+        allocation = _feared(pod, node_name) if node_name else None
     return PodRecord(
         pod_uid=meta["uid"],
         namespace=meta.get("namespace", ""),
@@ -158,6 +163,27 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         labels=(meta.get("labels") or {}) if node_name else {},
         payer=payer,
     )
+
+
+def _feared(pod: JsonObject, node_name: str) -> PodAllocation | None:
+    uuids = devices_feared(pod)
+    if not uuids:
+        return None
+    shares = (
+        DeviceShare(device_uuid=uuid, memory_mib=0, core_percent=WHOLE_DEVICE_PERCENT)
+        for uuid in uuids
+    )
+    container = ContainerAllocation(container_name="", kind=ContainerKind.APP, shares=tuple(shares))
+    return PodAllocation(
+        pod_uid=pod["metadata"]["uid"], node_name=node_name, containers=(container,)
+    )
+
+
+def unless_lost(record: PodRecord, before: PodRecord | None) -> PodRecord:
+    """The record; where it cannot be read any more, with what was known of the same pod."""
+    if not record.problem or before is None or before.allocation is None:
+        return record
+    return replace(record, allocation=before.allocation, payer=before.payer)
 
 
 def _grace_s(spec: JsonObject) -> int:

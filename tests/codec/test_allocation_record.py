@@ -5,9 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hamid.codec.allocation_record import decode_allocation, encode_allocation, read_allocation
+from hamid.codec.allocation_record import (
+    decode_allocation,
+    devices_feared,
+    encode_allocation,
+    read_allocation,
+)
 from hamid.codec.pod_annotation import encode_hami_annotations
 from hamid.errors import AnnotationError, RequestError
+from hamid.model import names as wire
 from hamid.model.device import DeviceShare
 from hamid.model.names import ResourceNames
 from hamid.model.request import ContainerKind
@@ -236,3 +242,19 @@ def test_a_pod_without_any_record_holds_nothing():
 def test_any_object_is_read_or_refused(pod):
     with suppress(AnnotationError, RequestError):
         read_allocation(pod)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "feared"),
+    [
+        pytest.param({}, (), id="nothing is said"),
+        pytest.param({wire.POD_ALLOCATION: "{"}, (), id="nothing is named"),
+        pytest.param(
+            {wire.POD_ALLOCATION: '{"uuid": "GPU-1', wire.POD_ALLOCATED: "GPU-2,NVIDIA,1,0:;"},
+            ("uuid", "GPU-1", "GPU-2", "NVIDIA"),
+            id="each word may be one",
+        ),
+    ],
+)
+def test_of_a_record_that_cannot_be_read_all_words_may_be_devices(annotations, feared):
+    assert devices_feared(pod_object(annotations=annotations)) == feared

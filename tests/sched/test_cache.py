@@ -186,15 +186,52 @@ def test_a_pod_without_a_record_holds_nothing(cache):
     assert memory_used(cache) == [0, 0]
 
 
-def test_an_unreadable_record_is_logged_once_and_holds_nothing(cache, logs):
-    pod = bound(SHARE)
-    pod["metadata"]["annotations"][wire.POD_ALLOCATION] = "{"
+def cut_short(pod):
+    """The pod with a record that ends in the middle, after the card was named."""
+    annotations = dict(pod["metadata"]["annotations"])
+    annotations[wire.POD_ALLOCATION] = annotations[wire.POD_ALLOCATION][:-5]
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
+
+
+def free_cards(cache):
+    return [not usage.slots_used for usage in cache.snapshot("node-a").usages]
+
+
+def test_a_card_that_an_unreadable_record_names_is_given_to_nobody_else(cache, logs):
+    """Project-HAMi/HAMi#2959: such a pod was ignored, so that its card looked free."""
+    pod = cut_short(bound(SHARE))
 
     PodSink(cache).apply(added(pod))
     PodSink(cache).apply(modified(pod))
 
-    assert memory_used(cache) == [0, 0]
+    assert cache.snapshot("node-a").usages[0].exclusive_count == 1
+    assert free_cards(cache) == [False, True]
     assert [entry["event"] for entry in logs] == ["allocation unreadable"]
+
+    PodSink(cache).apply(modified(bound(SHARE)))
+    assert memory_used(cache) == [3_000, 0]
+    assert cache.recount()["node-a"] == cache.snapshot("node-a")
+
+    PodSink(cache).apply(deleted(pod))
+    assert free_cards(cache) == [True, True]
+
+
+def test_a_record_that_is_spoilt_later_leaves_the_pod_what_it_held(cache):
+    PodSink(cache).apply(added(bound(SHARE)))
+
+    for _ in range(2):
+        PodSink(cache).apply(modified(cut_short(bound(SHARE))))
+
+    assert memory_used(cache) == [3_000, 0]
+    assert cache.recount()["node-a"] == cache.snapshot("node-a")
+
+
+def test_a_record_that_was_copied_from_another_pod_holds_nothing(cache):
+    pod = bound(allocation=make_allocation(SHARE, uid="another"))
+
+    PodSink(cache).apply(added(pod))
+
+    assert free_cards(cache) == [True, True]
 
 
 def test_a_malformed_registration_is_logged_once_and_counts_as_no_device(cache, logs):
