@@ -13,7 +13,7 @@ from hamid.aiokit.services import running
 from hamid.daemon.features import KubeletProbe
 from hamid.hooks.abi.injection import MemoryTerms
 from hamid.hooks.install import install_library
-from hamid.hooks.lending import ContainerDirs, Lender, LoadSampler
+from hamid.hooks.lending import ContainerDirs, Lender, LoadSampler, MemoryWeigher
 from hamid.hooks.monitor import UsageMonitor
 from hamid.kube.port import NODES, PODS
 from hamid.kube.watch import Reflector
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hamid.aiokit.services import Service
     from hamid.daemon.settings import Settings
     from hamid.hooks.abi.usage import UsageReport
+    from hamid.hooks.lending import DeviceTerms
     from hamid.kube.port import KubePort, Resource
     from hamid.kube.watch import Sink, WatchMetrics
     from hamid.kubelet.metrics import KubeletMetrics
@@ -71,6 +72,7 @@ class PluginRole:
     view: Latest[DeviceView]
     inventory: Latest[NodeInventory]
     usage: Latest[Mapping[str, UsageReport]]
+    terms: Latest[Mapping[tuple[str, str], DeviceTerms]]
 
     @property
     def journal(self) -> Journal:
@@ -105,6 +107,7 @@ class PluginRole:
             pods=self.plugin.pods.pods(),
             grants=self.journal.grants(),
             usage_by_grant=self.usage.get(),
+            terms=self.terms.get(),
         )
 
     def is_registered(self) -> tuple[bool, str]:
@@ -227,6 +230,7 @@ async def _assemble(
         view=Latest(DeviceView()),
         inventory=plugin.undecided.inventory,
         usage=Latest({}),
+        terms=Latest({}),
     )
 
 
@@ -318,6 +322,8 @@ def _later_services(
         clock_ns=lambda: int(ports.clock() * 1e9),
         interval_s=settings.hooks.lending_interval_s,
         floor_percent=settings.hooks.low_priority_floor_percent,
+        weighs_memory=settings.hooks.count_observed_memory,
+        terms=role.terms,
     )
     probe = KubeletProbe(
         registration=role.registrar.registration,
@@ -327,7 +333,8 @@ def _later_services(
         grant_mode=settings.plugin.grant_mode,
     )
     reconciler = OnceListed(service=role.reconciler, synced=role.pods_synced)
-    return (publisher, guard, watch, monitor, lender, LoadSampler(lender=lender), probe, reconciler)
+    samplers = (LoadSampler(lender=lender), MemoryWeigher(lender=lender))
+    return (publisher, guard, watch, monitor, lender, *samplers, probe, reconciler)
 
 
 def own_pod_watch(node_name: str, ports: PluginPorts, *, sink: Sink) -> Reflector:

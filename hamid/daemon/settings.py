@@ -93,6 +93,9 @@ class HookSettings:
             with its owner about three of these later.
         trust_mps: the node runs NVIDIA MPS. Then the library does not cap a container that MPS
             holds to a share of threads within its core limit.
+        count_observed_memory: what the driver says that a container's processes hold beyond what
+            they are charged (contexts, code, and whatever got around the library) counts against
+            the limit, a few seconds late. Needs the host's processes in sight (hostPID).
     """
 
     library: Path = Path("/opt/hamid/libhamid.so")
@@ -101,6 +104,7 @@ class HookSettings:
     low_priority_floor_percent: int = 5
     lending_interval_s: float = 0.02
     trust_mps: bool = False
+    count_observed_memory: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_priority_floor_percent <= 50:  # noqa: PLR2004 - the message says it

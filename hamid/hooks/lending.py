@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from hamid.aiokit.latest import Latest
 from hamid.aiokit.ticker import every
 from hamid.hooks.lent import LentContainer
 from hamid.hooks.shares import rates
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hamid.aiokit.blocking import OneThread
-    from hamid.nvml.port import NvmlPort, ProcessLoad
+    from hamid.nvml.port import DeviceSample, NvmlPort, ProcessLoad
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +44,17 @@ class ContainerDirs:
     usage: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTerms:
+    """What a container may have of one device at this moment, by the lender."""
+
+    rate_percent: float | None
+    """Of the device's time, before the correction; None where its time has no limit."""
+    correction: float = 1.0
+    uncounted_bytes: int = 0
+    """Held beyond what is charged; it counts against the limit."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Lender:
     """Keeps the live pages of a node's containers; a service.
@@ -52,6 +64,9 @@ class Lender:
         clock_ns: CLOCK_MONOTONIC, for the libraries read the same.
         floor_percent: what containers of lower priority keep while higher ones are busy; 0 lets
             them be stopped.
+        weighs_memory: what the driver says processes hold beyond what they are charged counts
+            against their container's limit.
+        terms: where it is told what each may have, by grant and device, every while.
     """
 
     directories: Callable[[], Mapping[str, ContainerDirs]]
@@ -60,6 +75,8 @@ class Lender:
     clock_ns: Callable[[], int]
     interval_s: float = 0.02
     floor_percent: int = 5
+    weighs_memory: bool = False
+    terms: Latest[Mapping[tuple[str, str], DeviceTerms]] = field(default_factory=lambda: Latest({}))
     name: str = "lender"
     pages: MappedPages = field(default_factory=MappedPages)
     _containers: dict[str, LentContainer] = field(default_factory=dict)
@@ -83,6 +100,7 @@ class Lender:
         now_ns = self.clock_ns()
         if now_ns - self._looked_ns >= LOOK_AGAIN_NS:
             self._looked_ns = now_ns
+            self.terms.publish(self._terms())
             await self.thread.call(self._find, dict(self.directories()))
         elif not self._is_lending() and self._left_out < IDLE_INTERVALS:
             self._left_out += 1
@@ -107,7 +125,45 @@ class Lender:
                 by_uuid = {str(uuid): percent for uuid, percent in percents.items()}
                 await self.thread.call(self._observe_devices, by_uuid)
 
+    async def weigh(self) -> None:
+        """Compare what is charged of memory with what the driver says that processes hold."""
+        if not self.weighs_memory or not self._containers:
+            return
+        now_ns = self.clock_ns()
+        before = await self.thread.call(self._charged)
+        with suppress(NvmlError):  # then what was last believed stands
+            samples = await self.nvml.sample_devices()
+            await self.thread.call(self._weigh, samples, before, now_ns)
+
+    def _terms(self) -> dict[tuple[str, str], DeviceTerms]:
+        return {
+            (grant_id, use.device_uuid): DeviceTerms(
+                rate_percent=None if use.rate_permille is None else use.rate_permille / 10,
+                correction=use.correction.factor,
+                uncounted_bytes=use.uncounted.believed_bytes,
+            )
+            for grant_id, container in self._containers.items()
+            for use in container.uses
+        }
+
     # In the thread.
+
+    def _charged(self) -> dict[str, dict[str, int]]:
+        return {name: container.charged_bytes() for name, container in self._containers.items()}
+
+    def _weigh(
+        self, samples: Iterable[DeviceSample], before: Mapping[str, dict[str, int]], now_ns: int
+    ) -> None:
+        held: dict[object, dict[str, int]] = {}
+        for sample in samples:
+            uuid = str(sample.device_uuid)
+            for process in sample.processes:
+                page = self.pages.of(process.pid, now_ns)
+                if page is not None and process.used_bytes:
+                    of_page = held.setdefault(page, {})
+                    of_page[uuid] = of_page.get(uuid, 0) + process.used_bytes
+        for name, container in self._containers.items():
+            container.weigh(held.get(container.page_key, {}), before.get(name, {}))
 
     def _find(self, directories: Mapping[str, ContainerDirs]) -> None:
         for grant_id in self._containers.keys() - directories.keys():
@@ -118,7 +174,12 @@ class Lender:
                 continue
             if known is not None:
                 self._containers.pop(grant_id).close()
-            opened = LentContainer.open(grant_id, limits_dir=dirs.limits, usage_dir=dirs.usage)
+            opened = LentContainer.open(
+                grant_id,
+                limits_dir=dirs.limits,
+                usage_dir=dirs.usage,
+                is_weighed=self.weighs_memory,
+            )
             if opened is not None:
                 self._containers[grant_id] = opened
 
@@ -187,3 +248,17 @@ class LoadSampler:
         """Ask until cancelled."""
         async for _ in every(self.interval_s):
             await self.lender.sample()
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryWeigher:
+    """Has a lender compare memory with the driver's figures; a service."""
+
+    lender: Lender
+    interval_s: float = 1.0
+    name: str = "memory-weigher"
+
+    async def run(self) -> None:
+        """Compare until cancelled."""
+        async for _ in every(self.interval_s):
+            await self.lender.weigh()

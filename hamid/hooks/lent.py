@@ -18,10 +18,13 @@ from hamid.hooks.abi.pages import CoreMode, decode_control_page
 from hamid.hooks.abi.usage import USAGE_HEADER_BYTES
 from hamid.hooks.correction import Correction
 from hamid.hooks.live_page import LivePage
+from hamid.hooks.monitor import read_usage
 from hamid.hooks.shares import Tenant
+from hamid.hooks.uncounted import Uncounted
 from hamid.hooks.whose import page_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from hamid.hooks.abi.budgets import BudgetUse
@@ -54,7 +57,10 @@ class DeviceUse:
     mode: CoreMode
     priority: int
     correction: Correction = field(default_factory=Correction)
+    uncounted: Uncounted = field(default_factory=Uncounted)
     tenant: Tenant = field(init=False)
+    rate_permille: float | None = None
+    """What it was told last, before the correction; None where nothing was."""
     _before: tuple[int, int] | None = None
     _sampled: tuple[int, int] | None = None
     _used_permille: float = 0.0
@@ -114,6 +120,7 @@ class DeviceUse:
         if self.mode is CoreMode.HARD and not self.cap_permille:
             return RATE_UNSAID
         self.correction.allow(rate)
+        self.rate_permille = rate
         if rate <= 0:
             return RATE_STOP
         corrected = round(rate * self.correction.factor)
@@ -145,13 +152,22 @@ class LentContainer:
     _places: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, grant_id: str, *, limits_dir: Path, usage_dir: Path) -> Self | None:
-        """Open them; None where there are no limits of time, or they cannot be read."""
+    def open(
+        cls, grant_id: str, *, limits_dir: Path, usage_dir: Path, is_weighed: bool = False
+    ) -> Self | None:
+        """Open them; None where there is nothing to tell, or they cannot be read.
+
+        Args:
+            grant_id: names it in logs.
+            limits_dir: where the control page is, and the live page comes.
+            usage_dir: where its usage page is.
+            is_weighed: its memory is looked after, too, if it has a limit.
+        """
         control_path = limits_dir / contract.CONTROL_PAGE_NAME
         try:
             seen = _seen(control_path)
             limits = decode_control_page(control_path.read_bytes())
-            if not _has_limits_of_time(limits):
+            if not _has_limits_of_time(limits) and not (is_weighed and limits.devices):
                 return None
             live = LivePage.open(limits_dir, limits)
         except FileNotFoundError:
@@ -196,6 +212,24 @@ class LentContainer:
     def say(self, index: int, rate: float, *, is_contended: bool) -> None:
         """Tell its library the rate of the device with this index."""
         self.live.say(index, self.uses[index].word(rate), is_contended=is_contended)
+
+    def charged_bytes(self) -> dict[str, int]:
+        """What its living processes are charged, by device; nothing where its page cannot be read."""
+        try:
+            report = read_usage(self.usage_path.parent)
+        except HookError:
+            return {}  # the monitor says so
+        uuids = [use.device_uuid for use in self.uses]
+        return {uuid: report.used_bytes(uuid) for uuid in uuids} if report is not None else {}
+
+    def weigh(self, held: Mapping[str, int], before: Mapping[str, int]) -> None:
+        """Compare what the driver says with what is charged, and tell the library."""
+        after = self.charged_bytes()
+        for index, use in enumerate(self.uses):
+            uuid = use.device_uuid
+            charged = (before.get(uuid, 0), after.get(uuid, 0))
+            use.uncounted.note(held.get(uuid, 0), charged)
+            self.live.say_uncounted(index, use.uncounted.believed_bytes)
 
     def beat(self, now_ns: int) -> None:
         """Tell its library that somebody decides."""

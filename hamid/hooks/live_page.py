@@ -20,6 +20,7 @@ from hamid.hooks.abi.live import (
     encode_live_page,
     flags_word,
     rate_word,
+    uncounted_word,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class LivePage:
         """Store the rate of the device with this index in the control page."""
         self._words[flags_word(device_index)] = CONTENDED if is_contended else 0
         self._words[rate_word(device_index)] = rate
+
+    def say_uncounted(self, device_index: int, uncounted_bytes: int) -> None:
+        """Store what the container holds of the device beyond what it is charged."""
+        self._words[uncounted_word(device_index)] = uncounted_bytes
 
     def beat(self, now_ns: int) -> None:
         """Say that somebody still decides."""

@@ -8,7 +8,7 @@ Two views, which differ while a pod is on its way:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hamid.model.device import DeviceUsage
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hamid.hooks.abi.usage import UsageReport
+    from hamid.hooks.lending import DeviceTerms
     from hamid.model.device import DeviceShare, DeviceUuid
     from hamid.model.node import NodeInventory
     from hamid.nvml.port import DeviceSample
@@ -34,6 +35,7 @@ class GrantedShare:
     position: int
     share: DeviceShare
     used_bytes: int
+    terms: DeviceTerms | None = None
 
     @property
     def limit_bytes(self) -> int:
@@ -59,6 +61,7 @@ class NodeBooks:
     pods: tuple[PodOnNode, ...]
     grants: tuple[Grant, ...]
     usage_by_grant: Mapping[str, UsageReport]
+    terms: Mapping[tuple[str, str], DeviceTerms] = field(default_factory=dict)
 
     @property
     def node_name(self) -> str:
@@ -92,7 +95,11 @@ class NodeBooks:
         for grant in self.grants:
             for position, share in enumerate(grant.shares if grant.pod_uid in living else ()):
                 yield GrantedShare(
-                    grant=grant, position=position, share=share, used_bytes=self._used(grant, share)
+                    grant=grant,
+                    position=position,
+                    share=share,
+                    used_bytes=self._used(grant, share),
+                    terms=self.terms.get((grant.grant_id, share.device_uuid)),
                 )
 
     def _used(self, grant: Grant, share: DeviceShare) -> int:

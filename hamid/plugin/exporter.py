@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from hamid.plugin.books import NodeBooks
+    from hamid.plugin.books import GrantedShare, NodeBooks
 
 _DEVICE: Final = ("node", "device_index", "device_uuid", "model")
 _CONTAINER: Final = ("node", "namespace", "pod", "container", "device_uuid")
@@ -48,6 +48,7 @@ class NodeCollector(Collector):
         yield from _promised_families(nodes)
         yield from _sampled_families(nodes)
         yield from _container_families(nodes)
+        yield from _terms_families(nodes)
         if self._with_hami_names:
             yield from hami_families(nodes)
 
@@ -105,13 +106,46 @@ def _container_families(nodes: tuple[NodeBooks, ...]) -> Iterator[Metric]:
     )
     for books in nodes:
         for granted in books.granted():
-            grant, share = granted.grant, granted.share
-            container = [grant.namespace, grant.pod_name, grant.container_name]
-            labels = [books.node_name, *container, share.device_uuid]
+            labels, share = _labels(books, granted), granted.share
             limit.add_metric(labels, granted.limit_bytes)
             used.add_metric(labels, granted.used_bytes)
             cores.add_metric(labels, share.core_percent)
     yield from (limit, used, cores)
+
+
+def _terms_families(nodes: tuple[NodeBooks, ...]) -> Iterator[Metric]:
+    """What the lender decides; nothing of containers that it has nothing to decide for."""
+    rate = _family(
+        "hamid_container_cores_rate_percent",
+        "What it may use of the card's time now, with what others lend",
+        _CONTAINER,
+    )
+    correction = _family(
+        "hamid_container_cores_correction_ratio",
+        "What its rate is multiplied by, for NVML sees more or less than the library measures",
+        _CONTAINER,
+    )
+    uncounted = _family(
+        "hamid_container_memory_uncounted_bytes",
+        "Held beyond what is charged, by the driver's figures; it counts against the limit",
+        _CONTAINER,
+    )
+    for books in nodes:
+        for granted in books.granted():
+            if granted.terms is None:
+                continue
+            labels = _labels(books, granted)
+            uncounted.add_metric(labels, granted.terms.uncounted_bytes)
+            if granted.terms.rate_percent is not None:
+                rate.add_metric(labels, granted.terms.rate_percent)
+                correction.add_metric(labels, granted.terms.correction)
+    yield from (rate, correction, uncounted)
+
+
+def _labels(books: NodeBooks, granted: GrantedShare) -> list[str]:
+    grant = granted.grant
+    container = [grant.namespace, grant.pod_name, grant.container_name]
+    return [books.node_name, *container, granted.share.device_uuid]
 
 
 def _family(name: str, documentation: str, labels: tuple[str, ...]) -> GaugeMetricFamily:

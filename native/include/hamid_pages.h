@@ -24,7 +24,7 @@
 
 #define HAMID_ABI_VERSION 1u
 /* The live page's own. A live page of another version is as none: then the control page's caps hold. */
-#define HAMID_LIVE_VERSION 1u
+#define HAMID_LIVE_VERSION 2u
 /*
  * The usage page's own. Versions 1 and 2 had a header of half the length and no budgets in these places;
  * the host reads them, and the library makes a page of theirs anew when nobody is left in it.
@@ -124,6 +124,11 @@ struct hamid_live_device {
 	char uuid[HAMID_UUID_BYTES];
 	uint64_t rate_permille;
 	uint64_t flags; /* HAMID_LIVE_… */
+	/*
+	 * What the driver says that the container's processes hold beyond what they are charged: code, and
+	 * whatever got around us. It counts against the limit; 0 where the host does not ask for that.
+	 */
+	uint64_t uncounted_bytes;
 };
 
 enum hamid_slot_state {
@@ -214,9 +219,10 @@ static_assert(sizeof(struct hamid_live) == 128, "live header");
 static_assert(offsetof(struct hamid_live, device_count) == 24, "live device_count");
 static_assert(offsetof(struct hamid_live, heartbeat_ns) == 32, "live heartbeat_ns");
 static_assert(offsetof(struct hamid_live, generation) == 40, "live generation");
-static_assert(sizeof(struct hamid_live_device) == 64, "live device");
+static_assert(sizeof(struct hamid_live_device) == 72, "live device");
 static_assert(offsetof(struct hamid_live_device, rate_permille) == 48, "live rate_permille");
 static_assert(offsetof(struct hamid_live_device, flags) == 56, "live flags");
+static_assert(offsetof(struct hamid_live_device, uncounted_bytes) == 64, "live uncounted_bytes");
 static_assert(sizeof(struct hamid_control_device) == 128, "control device");
 static_assert(offsetof(struct hamid_control_device, memory_limit_bytes) == 48, "device memory");
 static_assert(offsetof(struct hamid_control_device, core_percent) == 56, "device core_percent");

@@ -140,16 +140,25 @@ static void release_cells(uint16_t cell, uint64_t size_bytes)
 			      size_bytes);
 }
 
+/* What of a limit may be claimed: what is held and was never claimed is not to be had again. */
+static uint64_t claimable(const _Atomic uint64_t *limit_bytes, uint64_t uncounted_bytes)
+{
+	const uint64_t limit = atomic_load_explicit(limit_bytes, memory_order_relaxed);
+	if (limit == HAMID_UNLIMITED)
+		return limit;
+	return limit > uncounted_bytes ? limit - uncounted_bytes : 0;
+}
+
 /* Claim in all cells of a charge, or in none; the limits are those last read. */
 static int claim_once(struct pages_device *device, uint16_t cell, uint64_t size_bytes)
 {
 	const uint16_t first = cell & CELL_MASK;
-	int r = pages_claim(first, size_bytes,
-			    atomic_load_explicit(&device->limit_bytes, memory_order_relaxed));
+	const uint64_t uncounted_bytes = pages_device_uncounted(device);
+	int r = pages_claim(first, size_bytes, claimable(&device->limit_bytes, uncounted_bytes));
 	if (r < 0 || !(cell & LEDGER_FIXED))
 		return r;
 	r = pages_claim(atomic_load_explicit(&fixed_cells[first], memory_order_relaxed), size_bytes,
-			atomic_load_explicit(&device->fixed_limit_bytes, memory_order_relaxed));
+			claimable(&device->fixed_limit_bytes, uncounted_bytes));
 	if (r < 0)
 		pages_release(first, size_bytes);
 	return r;

@@ -19,6 +19,7 @@ struct device_limit {
 	uint32_t index; /* in the page */
 	uint64_t context_bytes;     /* for each context */
 	uint64_t fixed_limit_bytes; /* at most of other than managed memory; never over the limit */
+	uint64_t uncounted_bytes;   /* not of this page, but of the live one; 0 as parsed */
 };
 
 struct limits {

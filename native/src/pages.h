@@ -55,6 +55,12 @@ struct pages_device {
  */
 int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes);
 
+/*
+ * What the container holds of it beyond what it is charged, as the host says (struct hamid_live_device); of
+ * the last look that pages_device_limit() took. It leaves so much less to be claimed.
+ */
+uint64_t pages_device_uncounted(const struct pages_device *device);
+
 /* How the device's time may be used now. */
 struct pages_rate {
 	uint64_t permille; /* of it, by our measure: may be over 1000; 0: no cap; or HAMID_RATE_STOP */

@@ -35,7 +35,7 @@ static struct limits limits;
 #define NOT_LOOKED 1
 #define CORRECTION_MAX 4 /* times, or a fourth */
 static _Atomic int standing = NOT_LOOKED;
-static _Atomic uint64_t look_at_ns;
+static _Atomic uint64_t looked_ns, look_at_ns;
 static _Atomic uint64_t epoch = 1;
 
 const char *pages_limits_dir(void)
@@ -178,7 +178,9 @@ static int look(void)
 		pages_live_look(pages_limits_dir());
 		found = is_trusted ? 0 : -EPERM;
 	}
-	atomic_store(&look_at_ns, now_ns() + look_every_ns());
+	const uint64_t at_ns = now_ns();
+	atomic_store(&looked_ns, at_ns);
+	atomic_store(&look_at_ns, at_ns + look_every_ns());
 	atomic_store(&standing, found);
 	return found;
 }
@@ -195,6 +197,7 @@ static int limit_of(const char *uuid, struct device_limit *ret_limit)
 		limit = *found;
 	else
 		snprintf(limit.uuid, sizeof limit.uuid, "%s", uuid);
+	limit.uncounted_bytes = pages_live_uncounted(limit.index, limits.generation, now_ns());
 	*ret_limit = limit;
 	return 0;
 }
@@ -271,6 +274,13 @@ int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes)
 	pthread_mutex_unlock(&mutex);
 	errno = saved_errno;
 	return r;
+}
+
+uint64_t pages_device_uncounted(const struct pages_device *device)
+{
+	return pages_live_uncounted(atomic_load_explicit(&device->index, memory_order_relaxed),
+				    atomic_load_explicit(&device->generation, memory_order_relaxed),
+				    atomic_load_explicit(&looked_ns, memory_order_relaxed));
 }
 
 /* What the live page adds to a hard cap is NVML's correction; more would be a mistake. */

@@ -69,17 +69,25 @@ void pages_live_look(const char *dir)
 	atomic_store(&mapped, map(path));
 }
 
-uint64_t pages_live_rate(uint32_t index, uint64_t generation, uint64_t now_ns)
+/* What it says of a device; NULL: nothing that counts now. */
+static const struct hamid_live_device *said_of(uint32_t index, uint64_t generation, uint64_t now_ns)
 {
 	const struct hamid_live *page = atomic_load_explicit(&mapped, memory_order_acquire);
 	if (!page || index >= page->device_count ||
 	    __atomic_load_n(&page->generation, __ATOMIC_RELAXED) != generation)
-		return HAMID_RATE_UNSAID;
+		return NULL;
 	const uint64_t beat_ns = __atomic_load_n(&page->heartbeat_ns, __ATOMIC_ACQUIRE);
 	if (now_ns > beat_ns + HAMID_LIVE_STALE_NS || beat_ns > now_ns + AHEAD_NS)
+		return NULL;
+	return (const struct hamid_live_device *)(page + 1) + index;
+}
+
+uint64_t pages_live_rate(uint32_t index, uint64_t generation, uint64_t now_ns)
+{
+	const struct hamid_live_device *device = said_of(index, generation, now_ns);
+	if (!device)
 		return HAMID_RATE_UNSAID;
-	const struct hamid_live_device *devices = (const struct hamid_live_device *)(page + 1);
-	const uint64_t rate = __atomic_load_n(&devices[index].rate_permille, __ATOMIC_RELAXED);
+	const uint64_t rate = __atomic_load_n(&device->rate_permille, __ATOMIC_RELAXED);
 	return rate == HAMID_RATE_STOP || rate <= HAMID_RATE_MAX_PERMILLE ? rate : HAMID_RATE_UNSAID;
 }
 
@@ -90,4 +98,10 @@ uint64_t pages_live_flags(uint32_t index)
 		return 0;
 	const struct hamid_live_device *devices = (const struct hamid_live_device *)(page + 1);
 	return __atomic_load_n(&devices[index].flags, __ATOMIC_RELAXED);
+}
+
+uint64_t pages_live_uncounted(uint32_t index, uint64_t generation, uint64_t now_ns)
+{
+	const struct hamid_live_device *device = said_of(index, generation, now_ns);
+	return device ? __atomic_load_n(&device->uncounted_bytes, __ATOMIC_RELAXED) : 0;
 }

@@ -18,3 +18,6 @@ uint64_t pages_live_rate(uint32_t index, uint64_t generation, uint64_t now_ns);
 
 /* HAMID_LIVE_… of the device; of the same moment, so worth nothing when the rate is unsaid. */
 uint64_t pages_live_flags(uint32_t index);
+
+/* What the container holds of the device beyond what it is charged; 0, also when nobody says. */
+uint64_t pages_live_uncounted(uint32_t index, uint64_t generation, uint64_t now_ns);

@@ -23,7 +23,7 @@ int told_of(const char *uuid, uint64_t total_bytes, uint64_t free_bytes, struct 
 				       total_bytes :
 				       limit.memory_limit_bytes;
 	/* A limit may have been lowered below what is held. */
-	if (used > total)
+	if (__builtin_add_overflow(used, limit.uncounted_bytes, &used) || used > total)
 		used = total;
 	uint64_t left = total - used;
 	if (is_bounded && left > free_bytes)

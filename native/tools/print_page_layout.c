@@ -51,6 +51,7 @@ int main(void)
 	FIELD(hamid_live_device, uuid);
 	FIELD(hamid_live_device, rate_permille);
 	FIELD(hamid_live_device, flags);
+	FIELD(hamid_live_device, uncounted_bytes);
 	SIZE(hamid_budget);
 	FIELD(hamid_budget, due_ns);
 	FIELD(hamid_budget, charged_ns);

@@ -11,11 +11,18 @@ from hamid.hooks.abi.budgets import USAGE_BUDGET, USAGE_BUDGETS_OFFSET
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME, LIVE_PAGE_NAME, USAGE_PAGE_NAME
 from hamid.hooks.abi.live import decode_live_page
 from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
-from hamid.hooks.lending import LOOK_AGAIN_NS, ContainerDirs, Lender, LoadSampler
+from hamid.hooks.lending import (
+    LOOK_AGAIN_NS,
+    ContainerDirs,
+    DeviceTerms,
+    Lender,
+    LoadSampler,
+    MemoryWeigher,
+)
 from hamid.hooks.whose import MappedPages
 from hamid.nvml.errors import DriverUnavailable
 from hamid.nvml.fake import FakeNvml
-from hamid.nvml.port import ProcessLoad
+from hamid.nvml.port import ProcessLoad, ProcessMemory
 from tests.hooks.abi.test_pages import CARD
 from tests.hooks.abi.test_usage import usage_page
 from tests.plugin.values import nvml_device
@@ -244,6 +251,9 @@ class Asked:
         self.count = 0
         self.is_enough = asyncio.Event()
 
+    async def weigh(self) -> None:
+        await self.sample()
+
     async def sample(self) -> None:
         self.count += 1
         if self.count == 3:
@@ -289,3 +299,63 @@ async def test_of_several_cards_each_has_its_own_rate(node):
     await node.step()
 
     assert container.live.rate_by_uuid == (("GPU-other", 200), (CARD, 1000))
+
+
+async def test_what_processes_hold_beyond_what_is_charged_is_told_where_that_counts(node):
+    node.lender.weighs_memory = True
+    holder, other = node.add("holder", 0, CoreMode.HARD), node.add("other", 0, CoreMode.HARD)
+    node.run_process(7, holder)
+    node.nvml.use(CARD, processes=(ProcessMemory(pid=7, used_bytes=300),))
+    await node.step()
+    for _ in range(3):
+        await node.lender.weigh()
+
+    assert (holder.live.uncounted_bytes, other.live.uncounted_bytes) == ((300,), (0,))
+    await node.step(after_ms=LOOK_AGAIN_NS // MS)
+    assert node.lender.terms.get()["holder", CARD] == DeviceTerms(
+        rate_percent=None, uncounted_bytes=300
+    )
+
+
+async def test_memory_is_not_weighed_where_nobody_asked_for_it(node):
+    container = node.add("a", 30)
+    node.run_process(7, container)
+    node.nvml.use(CARD, processes=(ProcessMemory(pid=7, used_bytes=300),))
+    await node.step()
+    for _ in range(3):
+        await node.lender.weigh()
+
+    assert container.live.uncounted_bytes == (0,)
+
+
+async def test_a_driver_that_fails_leaves_what_was_believed_of_memory(node):
+    node.lender.weighs_memory = True
+    container = node.add("a", 0, CoreMode.HARD)
+    node.run_process(7, container)
+    node.nvml.use(CARD, processes=(ProcessMemory(pid=7, used_bytes=300),))
+    await node.step()
+    for _ in range(3):
+        await node.lender.weigh()
+    node.nvml.fail_driver(DriverUnavailable("gone", hint="none"))
+
+    await node.lender.weigh()
+
+    assert container.live.uncounted_bytes == (300,)
+
+
+async def test_memory_is_weighed_again_and_again_by_a_service_of_its_own():
+    asked = Asked()
+    async with running(MemoryWeigher(lender=asked, interval_s=0.001)):
+        await asked.is_enough.wait()
+
+    assert asked.count >= 3
+
+
+async def test_the_rates_of_this_moment_are_told_by_grant_and_device(node):
+    node.add("a", 30)
+    await node.step()
+    await node.step(after_ms=LOOK_AGAIN_NS // MS)
+
+    assert node.lender.terms.get() == {
+        ("a", CARD): DeviceTerms(rate_percent=30, correction=1.0, uncounted_bytes=0)
+    }

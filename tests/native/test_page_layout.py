@@ -26,7 +26,7 @@ FIELDS = {
         live.LIVE_HEADER,
         f"{HEADER} device_bytes device_count padding heartbeat_ns generation reserved",
     ),
-    "hamid_live_device": (live.LIVE_DEVICE, "uuid rate_permille flags"),
+    "hamid_live_device": (live.LIVE_DEVICE, "uuid rate_permille flags uncounted_bytes"),
     "hamid_budget": (budgets.USAGE_BUDGET, "due_ns charged_ns wanted_ns waited_ns reserved"),
     "hamid_usage": (
         usage.USAGE_HEADER,

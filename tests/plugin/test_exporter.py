@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from hamid.hooks.lending import DeviceTerms
 from hamid.nvml.port import DeviceSample
 from hamid.plugin.exporter import NodeCollector
 from hamid.plugin.health import DeviceView
@@ -122,3 +123,20 @@ def test_hamis_names_are_exported_where_they_are_wanted(with_hami_names):
     lines = Scrapes(make_books(make_grant()), with_hami_names=with_hami_names).lines()
 
     assert any(line.startswith("hami_") for line in lines) is with_hami_names
+
+
+def test_what_the_lender_decides_shows_where_it_decides():
+    terms = {
+        ("g1", UUID): DeviceTerms(rate_percent=45, correction=0.9, uncounted_bytes=7),
+        ("g1", uuid(2)): DeviceTerms(rate_percent=None),
+    }
+    grant = make_grant("g1", make_share(), make_share(device_uuid=uuid(2)))
+    books = replace(make_books(grant), terms=terms)
+    scrapes = Scrapes(books, make_books(make_grant("g2")))
+
+    def values(name):
+        return [value for _, value in sorted(scrapes.series(name).items())]
+
+    assert values("hamid_container_cores_rate_percent") == [45]
+    assert values("hamid_container_cores_correction_ratio") == [0.9]
+    assert values("hamid_container_memory_uncounted_bytes") == [7, 0]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 ABI_VERSION: Final = 1
-LIVE_VERSION: Final = 1
+LIVE_VERSION: Final = 2
 """The live page's own; the library takes one of another version as none."""
 USAGE_VERSION: Final = 3
 """The usage page's own; versions 1 and 2 had a shorter header, without budgets, and are read too."""

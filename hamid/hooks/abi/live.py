@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LIVE_MAGIC: Final = int.from_bytes(b"HAMIDLIV", "little")
 LIVE_HEADER: Final = struct.Struct("<QIIIIIIQQ80s")
-LIVE_DEVICE: Final = struct.Struct("<48sQQ")
+LIVE_DEVICE: Final = struct.Struct("<48sQQQ")
 LIVE_BYTES_MAX: Final = LIVE_HEADER.size + DEVICES_MAX * LIVE_DEVICE.size
 
 RATE_UNSAID: Final = 0
@@ -52,6 +52,11 @@ def flags_word(device_index: int) -> int:
     return rate_word(device_index) + 1
 
 
+def uncounted_word(device_index: int) -> int:
+    """Return the index of a device's uncounted bytes among the page's 64-bit words."""
+    return rate_word(device_index) + 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRates:
     """A live page as a value; rates in the order of the control page."""
@@ -60,6 +65,8 @@ class LiveRates:
     """Of the control page that it goes with."""
     heartbeat_ns: int
     rate_by_uuid: tuple[tuple[str, int], ...]
+    uncounted_bytes: tuple[int, ...] = ()
+    """What is held of each device beyond what is charged; it counts against the limit."""
 
 
 def encode_live_page(device_uuids: Sequence[str], *, generation: int) -> bytes:
@@ -77,7 +84,7 @@ def encode_live_page(device_uuids: Sequence[str], *, generation: int) -> bytes:
         b"",
     )
     return header + b"".join(
-        LIVE_DEVICE.pack(uuid.encode(), RATE_UNSAID, 0) for uuid in device_uuids
+        LIVE_DEVICE.pack(uuid.encode(), RATE_UNSAID, 0, 0) for uuid in device_uuids
     )
 
 
@@ -100,11 +107,12 @@ def decode_live_page(page: bytes) -> LiveRates:
     parts = (header_bytes, device_bytes)
     if parts != (LIVE_HEADER.size, LIVE_DEVICE.size) or not size == len(page) == expected:
         raise PageCorrupt(f"live page of {len(page)} bytes for {count} devices", hint=_HINT)
-    rates = LIVE_DEVICE.iter_unpack(page[LIVE_HEADER.size :])
+    devices = tuple(LIVE_DEVICE.iter_unpack(page[LIVE_HEADER.size :]))
     return LiveRates(
         generation=generation,
         heartbeat_ns=heartbeat_ns,
         rate_by_uuid=tuple(
-            (uuid.rstrip(b"\0").decode("ascii", "replace"), r) for uuid, r, _ in rates
+            (uuid.rstrip(b"\0").decode("ascii", "replace"), rate) for uuid, rate, _, _ in devices
         ),
+        uncounted_bytes=tuple(uncounted for _, _, _, uncounted in devices),
     )

@@ -32,7 +32,7 @@ static struct live fresh(uint64_t rate)
 				.heartbeat_ns = NOW,
 				.generation = GENERATION,
 			},
-		.devices = {{.rate_permille = rate}, {.rate_permille = 77}},
+		.devices = {{.rate_permille = rate, .uncounted_bytes = 4096}, {.rate_permille = 77}},
 	};
 }
 
@@ -66,14 +66,26 @@ static void check_page(void)
 		EXPECT_EQUAL(pages_live_rate(UINT32_MAX, GENERATION, NOW), HAMID_RATE_UNSAID);
 	}
 
+	CHECK("it says what is held of a device beyond what is charged")
+	{
+		EXPECT_EQUAL(pages_live_uncounted(0, GENERATION, NOW), 4096);
+		EXPECT_EQUAL(pages_live_uncounted(1, GENERATION, NOW), 0);
+		EXPECT_EQUAL(pages_live_uncounted(2, GENERATION, NOW), 0);
+	}
+
 	CHECK("a page that goes with another control page says nothing")
-	EXPECT_EQUAL(pages_live_rate(0, GENERATION + 1, NOW), HAMID_RATE_UNSAID);
+	{
+		EXPECT_EQUAL(pages_live_rate(0, GENERATION + 1, NOW), HAMID_RATE_UNSAID);
+		EXPECT_EQUAL(pages_live_uncounted(0, GENERATION + 1, NOW), 0);
+	}
 
 	CHECK("a page whose heart does not beat says nothing")
 	{
 		EXPECT_EQUAL(pages_live_rate(0, GENERATION, NOW + HAMID_LIVE_STALE_NS), 500);
 		EXPECT_EQUAL(pages_live_rate(0, GENERATION, NOW + HAMID_LIVE_STALE_NS + 1), HAMID_RATE_UNSAID);
 		EXPECT_EQUAL(pages_live_rate(0, GENERATION, NOW - 1000000000), HAMID_RATE_UNSAID);
+		EXPECT_EQUAL(pages_live_uncounted(0, GENERATION, NOW + HAMID_LIVE_STALE_NS), 4096);
+		EXPECT_EQUAL(pages_live_uncounted(0, GENERATION, NOW + HAMID_LIVE_STALE_NS + 1), 0);
 	}
 
 	CHECK("a rate beyond reason is as if unsaid; to stop is one")

@@ -14,6 +14,7 @@ from hamid.hooks.abi.live import (
     decode_live_page,
     encode_live_page,
     rate_word,
+    uncounted_word,
 )
 
 CARDS = ("GPU-1", "GPU-2")
@@ -26,6 +27,7 @@ def test_a_new_page_says_nothing():
         generation=7,
         heartbeat_ns=0,
         rate_by_uuid=(("GPU-1", RATE_UNSAID), ("GPU-2", RATE_UNSAID)),
+        uncounted_bytes=(0, 0),
     )
 
 
@@ -34,9 +36,13 @@ def test_words_that_are_stored_in_place_are_read_back():
     words[HEARTBEAT_WORD] = 123
     words[rate_word(0)] = 300
     words[rate_word(1)] = RATE_STOP
+    words[uncounted_word(1)] = 4096
 
     assert decode_live_page(words.tobytes()) == LiveRates(
-        generation=7, heartbeat_ns=123, rate_by_uuid=(("GPU-1", 300), ("GPU-2", RATE_STOP))
+        generation=7,
+        heartbeat_ns=123,
+        rate_by_uuid=(("GPU-1", 300), ("GPU-2", RATE_STOP)),
+        uncounted_bytes=(0, 4096),
     )
 
 
@@ -44,7 +50,7 @@ def test_words_that_are_stored_in_place_are_read_back():
     ("offset", "patch", "error"),
     [
         pytest.param(0, b"h", PageCorrupt, id="another magic"),
-        pytest.param(8, b"\x02", AbiMismatch, id="another version"),
+        pytest.param(8, b"\x01", AbiMismatch, id="another version"),
         pytest.param(12, b"\x01", PageCorrupt, id="another size"),
         pytest.param(16, b"\x40", PageCorrupt, id="a shorter header"),
         pytest.param(24, b"\x01", PageCorrupt, id="fewer devices"),
