@@ -38,7 +38,7 @@ def decode_cluster_copy(text: str | bytes, *, source: str) -> ClusterCopy:
         document = as_object(loads(text), what="the file")
         for number, entry in enumerate(as_list(document.get("items"), what="items")):
             item = as_object(entry, what=f"items[{number}]")
-            if item.get("kind") in by_kind:
+            if str(item.get("kind")) in by_kind:
                 by_kind[item["kind"]].append(_named(item, f"items[{number}].metadata"))
     except ShapeError as error:
         raise TraceError(f"{source}: {error}", hint=f"write it with: {COMMAND}") from error

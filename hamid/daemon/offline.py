@@ -18,6 +18,7 @@ from hamid.daemon.settings import load_settings
 from hamid.errors import TraceError
 from hamid.kube.client import KubeClient
 from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS
+from hamid.kube.shapes import first_misfit, shortened
 from hamid.sched.cache import ClusterCache
 from hamid.sched.explainer import Explainer
 from hamid.sched.leadership import FixedLeadership
@@ -44,12 +45,26 @@ def read_copy(path: Path) -> ClusterCopy:
         TraceError: it cannot be read.
     """
     if path == STDIN:
-        return decode_cluster_copy(sys.stdin.read(), source="standard input")
+        return _well_formed("standard input", sys.stdin.buffer.read())
     try:
         text = path.read_bytes()
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error}", hint="check the path") from error
-    return decode_cluster_copy(text, source=path.name)
+    return _well_formed(path.name, text)
+
+
+def _well_formed(source: str, text: bytes) -> ClusterCopy:
+    """The copy in the text, if all in it is of the kind that the API server would send."""
+    copy = decode_cluster_copy(text, source=source)
+    for resource, items in ((NODES, copy.nodes), (PODS, copy.pods), (RESOURCE_QUOTAS, copy.quotas)):
+        for item in items:
+            if (misfit := first_misfit(resource, item)) is not None:
+                raise TraceError(
+                    f"{source}: {resource.kind} {item['metadata']['name']}: {misfit.place} is "
+                    f"{shortened(misfit.found)}, not {misfit.expected}",
+                    hint="take the copy as kubectl writes it",
+                )
+    return copy
 
 
 def settings_of(config: Path | None, kubeconfig: Path | None) -> Settings:

@@ -3,7 +3,7 @@
 The real API server decodes what it is sent into its types, and answers 400 where that cannot be
 done; so nobody behind it ever meets a text in place of a list. A shape is a type for a leaf, a
 dict for an object with known fields, a list of one shape for a list, `MapOf` for an object with
-any keys. Other fields may be anything, and null stands for what is not given. Amounts are not
+any keys. Other fields may be anything, and a null field is one that is not given. Amounts are not
 looked at: what is a good quantity, `rules` and the webhook say.
 """
 
@@ -44,6 +44,7 @@ class BadRequest(Invalid):
     reason = "BadRequest"
 
 
+_SHOWN_CHARS: Final = 120
 _WORDS: Final = {
     str: "a text; put it in quotes",
     int: "a whole number",
@@ -58,6 +59,9 @@ _METADATA: Final = {
     "name": str,
     "generateName": str,
     "namespace": str,
+    "uid": str,
+    "creationTimestamp": str,
+    "deletionTimestamp": str,
     "labels": _TEXTS,
     "annotations": _TEXTS,
     "finalizers": [str],
@@ -107,12 +111,25 @@ _POD_SPEC: Final = {
         "podAntiAffinity": _POD_AFFINITY,
     },
 }
+_CONDITIONS: Final = [{"type": str, "status": str, "reason": str, "message": str}]
+_STATUSES: Final = [
+    {"name": str, "state": {"waiting": {}, "running": {}, "terminated": {}}, "ready": bool}
+]
 _POD: Final = {"metadata": _METADATA, "spec": _POD_SPEC}
 _SHAPES: Final[dict[str, Any]] = {
-    PODS.kind: {**_POD, "status": {"phase": str}},
+    PODS.kind: {
+        **_POD,
+        "status": {
+            "phase": str,
+            "conditions": _CONDITIONS,
+            "initContainerStatuses": _STATUSES,
+            "containerStatuses": _STATUSES,
+            "nominatedNodeName": str,
+        },
+    },
     NODES.kind: {
         "spec": {"unschedulable": bool, "taints": [{"key": str, "value": str, "effect": str}]},
-        "status": {"allocatable": _AMOUNTS, "capacity": _AMOUNTS},
+        "status": {"allocatable": _AMOUNTS, "capacity": _AMOUNTS, "conditions": _CONDITIONS},
     },
     RESOURCE_QUOTAS.kind: {
         "spec": {
@@ -150,8 +167,14 @@ def require_shape(resource: Resource, item: JsonObject) -> None:
     if misfit is not None:
         raise BadRequest(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a'
-            f" {resource.kind}: {misfit.place} is {misfit.found!r}, not {misfit.expected}"
+            f" {resource.kind}: {misfit.place} is {shortened(misfit.found)}, not {misfit.expected}"
         )
+
+
+def shortened(found: object) -> str:
+    """What was found, for a message: as much of it as is needed to find it again."""
+    text = repr(found)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
 def _misfits(shape: Any, value: Any, place: str) -> Iterator[Misfit]:
@@ -161,27 +184,43 @@ def _misfits(shape: Any, value: Any, place: str) -> Iterator[Misfit]:
         case type():
             is_truth_for_number = shape is int and isinstance(value, bool)
             if not isinstance(value, shape) or is_truth_for_number:
-                yield Misfit(place=place, found=value, expected=_WORDS[shape])
+                yield Misfit(place=place, found=value, expected=_expected(shape))
         case [entry_shape]:
             yield from _of_list(entry_shape, value, place)
         case _:
             yield from _of_object(shape, value, place)
 
 
+def _inner_misfits(shape: Any, value: Any, place: str) -> Iterator[Misfit]:
+    """The misfits of an entry, which cannot be left out by null, unless it may be anything."""
+    if value is None and shape is not object:
+        yield Misfit(place=place, found=None, expected=_expected(shape))
+    yield from _misfits(shape, value, place)
+
+
+def _expected(shape: Any) -> str:
+    match shape:
+        case type():
+            return _WORDS[shape]
+        case list():
+            return "a list"
+    return "an object"
+
+
 def _of_list(entry_shape: Any, value: Any, place: str) -> Iterator[Misfit]:
     if not isinstance(value, list):
-        yield Misfit(place=place, found=value, expected="a list")
+        yield Misfit(place=place, found=value, expected=_expected([]))
         return
     for index, entry in enumerate(value):
-        yield from _misfits(entry_shape, entry, f"{place}[{index}]")
+        yield from _inner_misfits(entry_shape, entry, f"{place}[{index}]")
 
 
 def _of_object(shape: dict[str, Any] | MapOf, value: Any, place: str) -> Iterator[Misfit]:
     if not isinstance(value, dict):
-        yield Misfit(place=place, found=value, expected="an object")
+        yield Misfit(place=place, found=value, expected=_expected({}))
     elif isinstance(shape, MapOf):
         for key, entry in value.items():
-            yield from _misfits(shape.value, entry, f"{place}[{key}]")
+            yield from _inner_misfits(shape.value, entry, f"{place}[{key}]")
     else:
         for name in filter(shape.__contains__, value):
             inner = f"{place}.{name}" if place else name

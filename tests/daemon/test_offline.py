@@ -102,3 +102,22 @@ def test_answers_are_those_of_a_leader_that_has_just_begun():
     shape = pod_object(container_object("main", {"gpu": 1, "gpumem": 10_000}))
 
     assert answered(explainer.fit(shape, WhatIf()))["pods"] == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"status": []}, "Pod big: status is [], not an object"),
+        ({"spec": {"containers": [None]}}, "Pod big: spec.containers[0] is None, not an object"),
+        ({"kind": []}, ""),
+    ],
+)
+def test_a_copy_that_no_api_server_wrote_is_bad_input(tmp_path, change, said):
+    path = tmp_path / "cluster.json"
+    big = {**waiting(name="big", mib=45_000), "kind": "Pod", **change}
+    path.write_text(json.dumps({"items": [ITEMS[0], big]}))
+
+    done = hamid("fit", "--snapshot", str(path), "--gpu", "1")
+
+    assert done.exit_code == (2 if said else 0), done.output
+    assert said in done.output

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hamid.kube.fake import FakeKube
-from hamid.kube.fake.shapes import BadRequest, first_misfit
 from hamid.kube.port import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -15,6 +14,7 @@ from hamid.kube.port import (
     RESOURCE_QUOTAS,
     PatchKind,
 )
+from hamid.kube.shapes import BadRequest, first_misfit
 from tests.contracts.kube_contract import pod
 
 if TYPE_CHECKING:
@@ -42,6 +42,12 @@ if TYPE_CHECKING:
             {"spec": {"containers": [{"securityContext": {"privileged": "no"}}]}},
             "spec.containers[0].securityContext.privileged",
             id="a text for a truth",
+        ),
+        pytest.param(
+            PODS, {"spec": {"containers": [None]}}, "spec.containers[0]", id="null in a list"
+        ),
+        pytest.param(
+            PODS, {"metadata": {"labels": {"a": None}}}, "metadata.labels[a]", id="null in a map"
         ),
         pytest.param(PODS, {"spec": {"priority": True}}, "spec.priority", id="a truth as number"),
         pytest.param(
@@ -74,7 +80,7 @@ def test_a_field_of_the_wrong_kind_is_named(
         pytest.param(PODS, {"spec": {"volumes": "x"}}, id="what nobody here reads"),
         pytest.param(
             PODS,
-            {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": []}}}]}},
+            {"spec": {"containers": [{"resources": {"limits": {"x/y": [], "cpu": None}}}]}},
             id="amounts, which others judge",
         ),
     ],

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hamid.errors import SettingsError
-from hamid.kube.fake.shapes import first_misfit
 from hamid.kube.port import PODS
+from hamid.kube.shapes import first_misfit, shortened
 from hamid.model.quantities import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from hamid.kube.port import JsonObject, Resource
 
-_SHOWN_CHARS: Final = 120
 _LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
@@ -72,9 +71,3 @@ def _wrong(where: str, place: str, found: object, expected: str) -> SettingsErro
     return SettingsError(
         f"{where}: {place} is {shown}, expected {expected}", hint="mend the manifest"
     )
-
-
-def shortened(found: object) -> str:
-    """What was found, as much of it as is needed to find it again."""
-    text = repr(found)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

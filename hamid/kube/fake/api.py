@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from hamid.kube import shapes
 from hamid.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
-from hamid.kube.fake import rules, shapes
+from hamid.kube.fake import rules
 from hamid.kube.fake.admission import Admission, Operation
 from hamid.kube.fake.binding import bound
 from hamid.kube.fake.catalog import Catalog
