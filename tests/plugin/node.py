@@ -75,9 +75,14 @@ class Node:
     uids: dict[str, str] = field(default_factory=dict)
 
     async def bind(
-        self, name: str, *asks: Ask, is_seen: bool = True, is_decided: bool = True
+        self,
+        name: str,
+        *asks: Ask,
+        is_seen: bool = True,
+        is_decided: bool = True,
+        node_name: str = NODE,
     ) -> FakePod:
-        """Create a pod that is bound to this node, with its decision."""
+        """Create a pod that is bound to this node or another, with its decision."""
         resources = {ask.name: {"gpu": len(ask.devices)} for ask in asks if ask.devices}
         inits = [a for a in asks if a.kind is not ContainerKind.APP]
         pod = pod_object(
@@ -96,12 +101,12 @@ class Node:
         created = await self.kube.create(PODS, pod)
         uid = created["metadata"]["uid"]
         self.uids[name] = uid
-        allocation = decide(uid, asks)
+        allocation = replace(decide(uid, asks), node_name=node_name)
         await self.kube.bind(
             namespace="default",
             name=name,
             uid=uid,
-            node_name=NODE,
+            node_name=node_name,
             annotations={POD_ALLOCATION: encode_allocation(allocation)} if is_decided else {},
         )
         if is_seen:

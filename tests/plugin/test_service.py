@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from hamid.errors import KubeletError
 from hamid.hooks.abi import contract
 from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import NODES, PODS
@@ -110,6 +111,19 @@ async def test_the_kubelets_order_counts_not_that_of_the_bindings(short_path):
 
         assert node.given("p-new", "c") == {uuid(2): 1_000, uuid(3): 1_000}
         assert node.given("p-old", "c") == {uuid(1): 3_000}
+
+
+async def test_a_pod_of_another_node_is_never_considered(short_path):
+    async with running_node(short_path) as node:
+        ask = Ask(name="c", devices=(1,), memory_mib=7)
+        await node.bind("elsewhere", ask, node_name="node-2", is_seen=False)
+        mine = await node.bind("mine", Ask(name="c", devices=(2,), memory_mib=5), is_seen=False)
+
+        await node.kubelet.run_pod(mine)
+        with pytest.raises(KubeletError, match="no pod of this node waits for 1 slots"):
+            await node.plugin.allocate((f"{uuid(1)}-0",))
+
+        assert node.given("mine", "c") == {uuid(2): 5}
 
 
 async def test_preferred_slots_are_one_per_decided_card(short_path):
@@ -298,7 +312,7 @@ async def test_a_forged_count_is_refused(short_path):
         record = node.pods.pod(pod.uid)
         assert record is not None
 
-        with pytest.raises(Exception, match="no pod of this node waits for 3 slots"):
+        with pytest.raises(KubeletError, match="no pod of this node waits for 3 slots"):
             await node.plugin.allocate(tuple(f"{uuid(1)}-{n}" for n in range(3)))
 
 
