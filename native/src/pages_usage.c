@@ -86,12 +86,16 @@ static void watch_forks(void)
 	pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-/* For the node's daemon. For the limit the slot counts until the kernel has the process gone. */
+/*
+ * For the node's daemon. For the limit the slot counts until the kernel has the process gone. A child that
+ * was made past fork() has its parent's memory, but the slot is not its.
+ */
 __attribute__((destructor)) static void say_good_bye(void)
 {
 	struct hamid_usage *page = usage_file_page();
 	uint32_t index = atomic_load(&own_slot);
-	if (page && index != USAGE_NO_SLOT)
+	if (page && index != USAGE_NO_SLOT &&
+	    __atomic_load_n(&usage_slot_at(page, index)->pid, __ATOMIC_RELAXED) == (uint32_t)getpid())
 		__atomic_store_n(&usage_slot_at(page, index)->state, HAMID_SLOT_EXITING, __ATOMIC_SEQ_CST);
 }
 
