@@ -131,11 +131,9 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
     payer: Payer | None = None
     problem = ""
     try:
-        if is_ended:
-            pass
-        elif node_name:
+        if node_name and not is_ended:
             allocation = read_allocation(pod, names=names)
-        else:
+        elif not is_ended:
             request = decode_pod_request(pod, names=names, defaults=defaults)
         if request is not None or allocation is not None:
             payer = decode_payer(pod)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from hamid.model.quantities import WHOLE_CARD
 from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.refusal import Kind, gap, kind_of
 
@@ -210,7 +211,7 @@ def _sentence(request: PodRequest, refusals: Iterable[Refusal]) -> str:
 
 
 _PHRASES: Final = {
-    Kind.MEMORY: "{lack} memory (need {need} MiB, {most}free {free} MiB)",
+    Kind.MEMORY: "{lack} memory (need {need} MiB{whole}, {most}free {free} MiB)",
     Kind.SIZE: "{are} too small (need {need} MiB, {largest}has {capacity} MiB)",
     Kind.CORES: "{lack} cores (need {need} %, {most}free {free} %)",
     Kind.CORES_PROMISED: "{have} all cores promised",
@@ -233,6 +234,10 @@ def _phrase(
     """What is said of the cards: `lack memory (need 3000 MiB, most free 1200 MiB)`."""
     lack, are, have = ("lacks", "is", "has") if is_one else ("lack", "are", "have")
     selection = request.selection
+    # Who asks for no memory asks for all of it, and may not know.
+    is_all = nearest.requested == nearest.capacity and any(
+        container.memory == WHOLE_CARD for container in request.requests
+    )
     return _PHRASES[kind].format(
         lack=lack,
         are=are,
@@ -240,6 +245,7 @@ def _phrase(
         most="" if is_alone else "most ",
         largest="" if is_alone else "largest ",
         need=nearest.requested,
+        whole=", the whole card" if is_all else "",
         used=nearest.used,
         free=max(nearest.capacity - nearest.used, 0),
         capacity=nearest.capacity,

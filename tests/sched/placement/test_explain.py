@@ -212,4 +212,7 @@ def test_of_one_card_alone_it_is_not_said_that_it_is_the_best_of_several():
     (node,) = [refusal_of(request, card(0, core_used_percent=70, slots_used=1))]
     said = [card_sentence(request, s) for s in node.shortfalls if s.device_uuid]
 
-    assert said == ["is too small (need 50000 MiB, has 40000 MiB)", "lacks cores (need 60 %, free 30 %)"]
+    assert said == [
+        "is too small (need 50000 MiB, has 40000 MiB)",
+        "lacks cores (need 60 %, free 30 %)",
+    ]
