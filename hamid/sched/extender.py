@@ -274,7 +274,10 @@ class Extender:
         arrivals = self._placer.arrivals
         if not self._has_looked_around:
             self._has_looked_around = True
-            for record in self._cache.pod_records():
+            # The oldest first, as they came: the same pods teach every leader the same.
+            for record in sorted(
+                self._cache.pod_records(), key=lambda each: (each.created_at, each.pod_uid)
+            ):
                 if record.allocation is not None:
                     arrivals.count(record.pod_uid, shapes_held(record.allocation, record.host))
         arrivals.observe(request)

@@ -406,6 +406,23 @@ async def test_a_call_that_cannot_be_read_is_the_callers_fault(world, http):
     assert "Pod" in answer["message"]
 
 
+async def test_the_same_running_pods_teach_every_leader_the_same():
+    def running(number):
+        pod = bound(make_share(memory_mib=1_000 + number % 7), uid=f"running-{number:02}")
+        pod["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{number:02}Z"
+        return pod
+
+    async def learned(numbers):
+        world = World()
+        (call,) = await world.create(registered(), waiting())
+        for number in numbers:
+            world.cache.take_pod(running(number))
+        await world.filter(call)
+        return world.extender._placer.arrivals.typical
+
+    assert await learned(range(30)) == await learned(reversed(range(30)))
+
+
 async def test_after_a_start_running_pods_tell_what_usually_comes(world):
     (call,) = await world.create(registered(), waiting())
     for number in range(9):

@@ -1,11 +1,13 @@
 """What holds for all pods and nodes; small enough that brute force can be asked as well."""
 
+from dataclasses import replace
 from itertools import combinations, product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hamid.model.device import DeviceUsage
+from hamid.model.node import NO_HOST, HostAmount
 from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import NODE_POLICIES, ContainerKind, PolicyName
 from hamid.model.shortfall import Resource
@@ -236,7 +238,16 @@ def test_a_cluster_takes_a_pod_exactly_on_the_nodes_where_brute_force_finds_room
         assert [found.node_name for found in outcome.ranked] == list(outcome.node_names)
 
 
-STEP = st.tuples(st.integers(0, 2), nodes(), requests(max_containers=2), st.integers(0, 12))
+HOSTS = st.sampled_from([None, *(HostAmount(cpu_milli=n, memory_mib=n) for n in (0, 3, 9))])
+STEP = st.tuples(
+    st.integers(0, 2),
+    nodes(),
+    HOSTS,
+    requests(max_containers=2),
+    st.sampled_from([NO_HOST, HostAmount(cpu_milli=2, memory_mib=1)]),
+    st.one_of(st.none(), policies),
+    st.integers(0, 12),
+)
 
 
 @given(st.lists(STEP, min_size=1, max_size=12))
@@ -244,8 +255,14 @@ def test_whatever_came_before_the_answer_is_that_of_one_who_just_looks(steps):
     """Same nodes, same request, same typical shapes: same answer, and a true one."""
     placer, arrivals = Placer(policies=Policies()), Arrivals()
     cluster = named([make_node(usages=[])] * 3)
-    for step, (number, node, request_, count) in enumerate(steps):
-        cluster[number] = make_node(f"node-{number}", usages=node.usages)
+    for step, (number, node, host, drawn, asked, by, count) in enumerate(steps):
+        cluster[number] = replace(
+            make_node(f"node-{number}", usages=node.usages, host_free=host),
+            host_capacity=None if host is None else HostAmount(cpu_milli=10, memory_mib=10),
+        )
+        request_ = replace(drawn, host=asked)
+        if by is not None:
+            request_ = replace(request_, node_policies=by.node, device_policies=by.device)
         for again in range(count):
             for seen in (placer.arrivals, arrivals):
                 seen.count(f"uid-{step}-{again}", shapes_of(request_))
