@@ -41,8 +41,3 @@ class Conditions:
             since_s = before.since_s if before and before.is_true == is_true else self.clock()
             self._last[name] = Condition(is_true=is_true, reason=reason, since_s=since_s)
         return dict(self._last)
-
-    @property
-    def are_all_true(self) -> bool:
-        """Whether the daemon is ready."""
-        return all(condition.is_true for condition in self.look().values())

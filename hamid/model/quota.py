@@ -334,8 +334,3 @@ def copies(bounds: Sequence[Bound], asked: Charge) -> int | None:
         if (amount := asked.of(bound.limit.resource))
     ]
     return min(counts, default=None)
-
-
-def memory_left(bounds: Sequence[Bound]) -> int | None:
-    """MiB that may still be charged; None where nothing bounds them."""
-    return next((b.left for b in bounds if b.limit.resource is QuotaResource.MEMORY_MIB), None)

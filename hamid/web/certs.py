@@ -22,16 +22,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
-from hamid.aiokit.ticker import every
 from hamid.web.errors import CertificateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
-
-log = structlog.get_logger(__name__)
 
 _NO_CERTIFICATE_YET: Final = ssl.AlertDescription.ALERT_DESCRIPTION_INTERNAL_ERROR
 
@@ -103,65 +97,6 @@ class ServerTls:
             return _NO_CERTIFICATE_YET
         connection.context = self._newest
         return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """Where an operator's own certificates lie; cert-manager and kubelet replace such files."""
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
-
-    def read(self) -> TlsMaterial:
-        """What the files hold now."""
-        try:
-            return TlsMaterial(
-                certificate_pem=self.certificate.read_bytes(),
-                key_pem=self.key.read_bytes(),
-                client_ca_pem=self.client_ca.read_bytes() if self.client_ca is not None else b"",
-            )
-        except OSError as error:
-            raise CertificateError(
-                f"cannot read {error.filename}: {error.strerror}",
-                hint="mount the certificate where the settings say, readable by hamid",
-            ) from error
-
-
-@dataclass(slots=True, kw_only=True)
-class FileReloader:
-    """Loads certificate files again when what they hold has changed.
-
-    It compares contents: a mounted Secret changes by a swap of symbolic links, where watching
-    the files themselves sees nothing.
-    """
-
-    files: TlsFiles
-    tls: ServerTls
-    interval_s: float = 10.0
-    name: str = "certificate-files"
-    _is_failing: bool = field(default=False, init=False)
-
-    async def run(self) -> None:
-        """Look until cancelled."""
-        async for _ in every(self.interval_s):
-            self.step()
-
-    def step(self) -> None:
-        """Look once; files that are being written, or wrong, leave the old in use.
-
-        Three small files from a mounted Secret, which is memory: not worth a thread.
-        """
-        try:
-            is_new = self.tls.load(self.files.read())
-        except CertificateError as error:
-            if not self._is_failing:
-                log.warning("certificate not reloaded", error=error.message, hint=error.hint)
-            self._is_failing = True
-            return
-        if is_new or self._is_failing:
-            log.info("certificate loaded", file=str(self.files.certificate))
-        self._is_failing = False
 
 
 def load_into(context: ssl.SSLContext, material: TlsMaterial) -> None:

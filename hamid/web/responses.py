@@ -28,11 +28,6 @@ def json_body(body: bytes, *, status: int = 200, closes_connection: bool = False
     return response
 
 
-def text_response(text: str, *, status: int = 200) -> web.Response:
-    """A short answer for people and probes."""
-    return web.Response(text=text, status=status)
-
-
 def problem(
     status: int, *, message: str, hint: str, closes_connection: bool = False
 ) -> web.Response:

@@ -16,11 +16,6 @@ def make(**probes):
     return conditions, clock
 
 
-def test_all_conditions_must_be_true():
-    assert make(a=(True, ""), b=(True, ""))[0].are_all_true
-    assert not make(a=(True, ""), b=(False, ""))[0].are_all_true
-
-
 def test_a_condition_says_why_it_is_as_it_is():
     conditions, _ = make(kubelet=(False, "no kubelet there"))
 

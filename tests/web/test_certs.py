@@ -2,10 +2,9 @@ import ssl
 
 import aiohttp
 import pytest
-import structlog
 from aiohttp import web
 
-from hamid.web.certs import FileReloader, ServerTls, TlsFiles, TlsMaterial
+from hamid.web.certs import ServerTls, TlsMaterial
 from hamid.web.errors import CertificateError
 from tests.web.sites import Pki, client, client_context, serving
 
@@ -136,48 +135,3 @@ def test_asking_for_client_certificates_needs_a_ca(old):
 
 def test_a_private_key_is_never_shown(old):
     assert "PRIVATE" not in repr(old.server_material())
-
-
-@pytest.fixture
-def files(tmp_path, old):
-    write(tmp_path, old.server_material())
-    return TlsFiles(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key")
-
-
-def write(folder, material):
-    (folder / "tls.crt").write_bytes(material.certificate_pem)
-    (folder / "tls.key").write_bytes(material.key_pem)
-
-
-async def test_files_that_change_are_loaded_at_the_next_look(tmp_path, files, old, new):
-    tls = ServerTls()
-    reloader = FileReloader(files=files, tls=tls)
-    reloader.step()
-    async with serving(HELLO, tls=tls) as port:
-        assert await get(port, client_context(ca_pem=old.ca_pem)) == "hello"
-
-        write(tmp_path, new.server_material())
-        reloader.step()
-
-        assert await get(port, client_context(ca_pem=new.ca_pem)) == "hello"
-
-
-def test_files_that_cannot_be_used_are_said_once_and_leave_the_old(tmp_path, files, new):
-    tls = ServerTls()
-    reloader = FileReloader(files=files, tls=tls)
-    reloader.step()
-
-    with structlog.testing.capture_logs() as logs:
-        (tmp_path / "tls.crt").write_bytes(new.server_material().certificate_pem)
-        reloader.step()
-        (tmp_path / "tls.crt").unlink()
-        reloader.step()
-        write(tmp_path, new.server_material())
-        reloader.step()
-
-    assert [entry["event"] for entry in logs] == [
-        "certificate not reloaded",
-        "certificate loaded",
-    ]
-    assert tls.is_loaded
-    assert "PRIVATE" not in repr(logs)

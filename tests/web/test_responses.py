@@ -1,7 +1,7 @@
 import orjson
 
 from hamid.errors import HamidError
-from hamid.web.responses import json_body, json_response, problem_of, text_response
+from hamid.web.responses import json_body, json_response, problem_of
 
 
 def test_a_value_becomes_json():
@@ -14,10 +14,6 @@ def test_a_value_becomes_json():
 
 def test_json_that_is_encoded_already_is_sent_as_it_is():
     assert json_body(b'{"a":1}').body == b'{"a":1}'
-
-
-def test_text_is_for_people():
-    assert text_response("ok").text == "ok"
 
 
 def test_an_error_keeps_its_message_and_hint():
