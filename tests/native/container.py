@@ -154,7 +154,9 @@ class Container:
     def environment(self, env: dict[str, str] | None = None) -> dict[str, str]:
         return {**self.env, "LD_PRELOAD": str(self.library), **(env or {})}
 
-    def run(self, program: str, *arguments: object, env=None) -> subprocess.CompletedProcess:
+    def run(
+        self, program: str, *arguments: object, env=None, timeout_s: float = TIMEOUT_S
+    ) -> subprocess.CompletedProcess:
         path = self.build / "bin" / program
         return subprocess.run(
             [str(path), *map(str, arguments)],
@@ -162,7 +164,7 @@ class Container:
             check=False,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
         )
 
     def alloc(self, *arguments: object, env=None) -> Answers:

@@ -3,6 +3,7 @@
 field-reports.md (d) 19. The long run has two minutes of it, every other one some seconds.
 """
 
+import json
 import os
 import random
 import signal
@@ -84,6 +85,50 @@ def test_no_survivor_of_two_minutes_of_kills_waits_for_a_second(churn):
     kill_and_start(churn, round(120 / PERIOD_S))
 
     check_the_end(churn)
+
+
+@pytest.fixture
+def led(container):
+    """Kill a child after each `stride` instructions of a call; what its survivor found."""
+    build("build/bench/libcuda.so.1")
+    container.limit((CARD, 100))
+    env = {
+        "LD_LIBRARY_PATH": str(container.build / "bench"),
+        "HAMID_TEST_LOOK_EVERY_MS": "10000",  # as in containers: not at every call
+    }
+
+    def run(call, stride):
+        done = container.run("kill_at", call, stride, env=env, timeout_s=1500)
+        if done.returncode == 77:
+            pytest.skip("processes may not trace each other here")
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    return run
+
+
+def check_survivor(found):
+    assert found["refused"] == 0
+    assert found["longest_ns"] < 1e9
+
+
+@pytest.mark.parametrize(("call", "stride"), [("granted", 7), ("refused", 199), ("first", 4999)])
+def test_a_kill_within_a_call_leaves_all_to_the_survivor_at_once(led, call, stride):
+    found = led(call, stride)
+
+    check_survivor(found)
+    assert found["killed"] > 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@in_the_long_run
+@pytest.mark.parametrize(("call", "stride"), [("granted", 1), ("refused", 5), ("first", 97)])
+def test_a_kill_at_any_instruction_leaves_all_to_the_survivor_at_once(led, call, stride):
+    found = led(call, stride)
+
+    check_survivor(found)
+    assert found["killed"] > 300
 
 
 def test_a_stopped_process_stops_nobody_else(churn):

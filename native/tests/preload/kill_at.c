@@ -1,0 +1,128 @@
+/*
+ * SIGKILL after the first instruction of a call, after the second, and so on: what does it do to others?
+ *
+ *   kill_at granted STRIDE   a child that takes 60 of 100 MiB, and gives it back
+ *   kill_at refused STRIDE   a child that takes 60 MiB where 60 are taken already
+ *   kill_at first STRIDE     as granted; it is the child's first call, with which it joins
+ *
+ * The child is led through the call step by step, by ptrace, and killed after STRIDE instructions more each time, until it
+ * gets through. Each time this process then takes all that is left, at once and to the last byte. One JSON line: how
+ * many instructions, how often this process was refused, how long it had to wait at most. Ends with 77 where nobody
+ * may be traced.
+ */
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cuda_api.h"
+
+#define MIB (1ull << 20)
+#define NOT_HERE 77
+
+static CUresult (*init)(unsigned int);
+static CUresult (*retain)(CUcontext *, CUdevice);
+static CUresult (*set_current)(CUcontext);
+static CUresult (*take)(CUdeviceptr *, size_t);
+static CUresult (*give)(CUdeviceptr);
+
+static void find(void *driver, const char *symbol, void *to)
+{
+	void *found = dlsym(driver, symbol);
+	if (!found)
+		exit(2);
+	memcpy(to, &found, sizeof found);
+}
+
+static void start(void)
+{
+	CUcontext context;
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!driver)
+		exit(2);
+	find(driver, "cuInit", &init);
+	find(driver, "cuDevicePrimaryCtxRetain", &retain);
+	find(driver, "cuCtxSetCurrent", &set_current);
+	find(driver, "cuMemAlloc_v2", &take);
+	find(driver, "cuMemFree_v2", &give);
+	if (init(0) || retain(&context, 0) || set_current(context))
+		exit(3);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void be_led(bool is_first)
+{
+	CUdeviceptr address;
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+		_exit(NOT_HERE);
+	if (!is_first && take(&address, MIB) == CUDA_SUCCESS)
+		give(address);
+	raise(SIGSTOP);
+	if (take(&address, 60 * MIB) == CUDA_SUCCESS)
+		give(address);
+	_exit(0);
+}
+
+/* Has the child got through before this many instructions? It is gone afterwards. */
+static bool kill_after(pid_t child, long instructions)
+{
+	int status;
+	waitpid(child, &status, 0);
+	if (!WIFSTOPPED(status))
+		exit(WIFEXITED(status) ? WEXITSTATUS(status) : 4);
+	for (long i = 0; i < instructions; i++) {
+		if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) < 0)
+			exit(NOT_HERE);
+		waitpid(child, &status, 0);
+		if (WIFEXITED(status))
+			return true;
+	}
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	CUdeviceptr kept = 0, address;
+	long refused = 0, killed = 0, instructions = 0;
+	uint64_t longest_ns = 0;
+	if (argc != 3)
+		return 2;
+	const bool is_refused = strcmp(argv[1], "refused") == 0, is_first = strcmp(argv[1], "first") == 0;
+	const long stride = atol(argv[2]);
+	start();
+	if (take(&address, MIB) || give(address))
+		return 3;
+	if (is_refused && take(&kept, 60 * MIB))
+		return 3;
+	for (bool is_through = false; !is_through; instructions += stride, killed++) {
+		pid_t child = fork();
+		if (child == 0)
+			be_led(is_first);
+		is_through = kill_after(child, instructions);
+		const uint64_t from_ns = now_ns();
+		if (take(&address, (is_refused ? 40 : 100) * MIB) == CUDA_SUCCESS)
+			give(address);
+		else
+			refused++;
+		const uint64_t waited_ns = now_ns() - from_ns;
+		longest_ns = waited_ns > longest_ns ? waited_ns : longest_ns;
+	}
+	printf("{\"instructions\": %ld, \"killed\": %ld, \"refused\": %ld, \"longest_ns\": %llu}\n",
+	       instructions, killed - 1, refused, (unsigned long long)longest_ns);
+	return 0;
+}
