@@ -199,3 +199,7 @@ TERM = {"topologyKey": "zone", "labelSelector": {}}
 )
 def test_an_affinity_may_speak_of_other_namespaces(affinity, is_cross):
     assert payer(affinity=affinity).is_cross_namespace is is_cross
+
+
+def test_an_amount_that_cannot_be_read_is_none_of_it():
+    assert payer(resources={"requests": {"cpu": "many"}}).is_best_effort

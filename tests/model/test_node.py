@@ -1,4 +1,6 @@
-from hamid.model.node import sorted_devices
+import pytest
+
+from hamid.model.node import HostAmount, sorted_devices
 from tests.builders import make_device, uuid
 
 
@@ -8,3 +10,25 @@ def test_devices_stand_by_index_then_uuid():
     third = make_device(device_uuid=uuid(2), device_index=1)
 
     assert sorted_devices([third, second, first]) == (first, second, third)
+
+
+def test_amounts_of_the_host_add_up_and_down():
+    one, two = HostAmount(cpu_milli=500, memory_mib=100), HostAmount(cpu_milli=250, memory_mib=40)
+
+    assert one + two == HostAmount(cpu_milli=750, memory_mib=140)
+    assert one - two == HostAmount(cpu_milli=250, memory_mib=60)
+
+
+@pytest.mark.parametrize(
+    ("cpu_milli", "memory_mib", "is_covered"),
+    [
+        pytest.param(500, 0, True, id="memory is overdrawn, but none is asked"),
+        pytest.param(501, 0, False, id="too much of the processors"),
+        pytest.param(0, 1, False, id="any of what is overdrawn"),
+        pytest.param(0, 0, True, id="nothing"),
+    ],
+)
+def test_what_is_not_asked_may_be_overdrawn(cpu_milli, memory_mib, is_covered):
+    left = HostAmount(cpu_milli=500, memory_mib=-10)
+
+    assert left.covers(HostAmount(cpu_milli=cpu_milli, memory_mib=memory_mib)) is is_covered

@@ -13,6 +13,7 @@ from hamid.model.quota import (
     ScopeRule,
     charge,
     copies,
+    exceeding,
     is_charge_fixed,
     least_charge,
     overdrafts,
@@ -164,3 +165,26 @@ def test_copies_are_as_many_as_the_tightest_bound_has_room_for():
     assert copies(bounds, Charge(cards=1, memory_mib=2_000)) == 3
     assert copies(bounds, Charge(cards=1, memory_mib=4_000)) == 2
     assert copies(bounds, Charge(core_percent=5)) is None
+
+
+def test_charges_add_up_and_down():
+    one, two = Charge(cards=2, memory_mib=10, core_percent=5), Charge(cards=1, memory_mib=4)
+
+    assert one + two == Charge(cards=3, memory_mib=14, core_percent=5)
+    assert one - two == Charge(cards=1, memory_mib=6, core_percent=5)
+
+
+def test_what_exceeds_a_quota_does_so_however_little_is_used():
+    request = make_request(make_container(memory=MemoryPercent(percent=50)))
+
+    (over,) = exceeding(request, [quota(limit(0)), quota(limit(9_000), name="wide")])
+
+    assert (over.bound.quota_name, over.bound.used, over.is_least) == ("cards", 0, True)
+
+
+def test_of_two_quotas_that_leave_the_same_the_first_by_name_counts():
+    both = [(quota(limit(5), name=name), Charge()) for name in ("a", "b")]
+
+    (bound,) = tightest(both)
+
+    assert bound.quota_name == "a"

@@ -1,7 +1,7 @@
 import pytest
 
 from hamid.errors import SettingsError
-from hamid.model.request import RequestDefaults
+from hamid.model.request import DeviceSelection, RequestDefaults
 from tests.builders import make_pod, make_request
 
 
@@ -21,3 +21,16 @@ def test_a_default_that_no_container_could_ask_for_is_refused(name, value):
     assert getattr(RequestDefaults(**{name: value - 1}), name) == value - 1
     with pytest.raises(SettingsError, match=f"{name} is {value}, not 0 to {value - 1}"):
         RequestDefaults(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("selection", "names_single"),
+    [
+        (DeviceSelection(use_models=("A100",), avoid_models=("T4",)), False),
+        (DeviceSelection(use_uuids=("GPU-a",)), True),
+        (DeviceSelection(avoid_uuids=("GPU-a",)), True),
+        (DeviceSelection(use_indices=(0,)), True),
+    ],
+)
+def test_only_uuids_and_indices_tell_devices_of_one_kind_apart(selection, names_single):
+    assert selection.names_single_devices is names_single

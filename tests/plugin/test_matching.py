@@ -123,3 +123,11 @@ def test_where_the_slots_tell_nothing_the_oldest_is_the_likeliest():
     assert best is not None
     assert best.pod.name == "a"
     assert best_match((), slot_ids=[]) is None
+
+
+def test_a_match_is_named_by_the_pods_uid_and_the_container():
+    (match,) = matches([pod_on_node()], served=(), count=1)
+
+    assert match.key == ("uid-of-pod-1", "train")
+    assert match.pod.pod_key == "default/pod-1"
+    assert match.pod.sharing("train") == match.pod.asking[0].sharing
