@@ -10,7 +10,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "hamid_pages.h"
