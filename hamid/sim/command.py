@@ -97,11 +97,19 @@ def plan(
     else:
         sim_nodes = _format_of(nodes).read_nodes(_text(nodes).splitlines(), source=nodes.name)
         arrivals = _format_of(tasks).read_tasks(_text(tasks).splitlines(), source=tasks.name)
-    if not any(node.devices for node in sim_nodes):
+    cards = [device for node in sim_nodes for device in node.devices]
+    if not cards:
         raise TraceError("no node has a card", hint="check the list of nodes")
+    memory_mib = sum(card.memory_mib for card in cards) // len(cards)
+    sized = tuple(arrival.on_cards_of(memory_mib) for arrival in arrivals)
+    if load_percent is not None and not any(arrival.core_milli for arrival in sized):
+        raise TraceError(
+            "no pod asks for cards, so that no load ever arrives",
+            hint="check the list of pods, or leave --load out",
+        )
     return Plan(
         nodes=sim_nodes,
-        arrivals=arrivals,
+        arrivals=sized,
         policies={text: _policies(text) for text in policies},
         load_percent=load_percent,
         seed_count=1 if load_percent is None else seed_count,

@@ -37,6 +37,7 @@ class PodTask:
     pod: PodRequest
     arrives_at_s: float
     lasts_s: float | None = None
+    card_memory_mib: int = 0
 
     @property
     def name(self) -> str:
@@ -52,7 +53,7 @@ class PodTask:
     def core_milli(self) -> int:
         """What its containers that run together ask for; see `Arrival`."""
         return sum(
-            load_milli(r.device_count, r.memory, r.core_percent)
+            load_milli(r.device_count, r.memory, r.core_percent, self.card_memory_mib)
             for r in self.pod.requests
             if r.kind is not ContainerKind.INIT
         )
@@ -60,6 +61,10 @@ class PodTask:
     def endless(self) -> Self:
         """The same, from the start and for ever."""
         return replace(self, arrives_at_s=0.0, lasts_s=None)
+
+    def on_cards_of(self, memory_mib: int) -> Self:
+        """The same, where cards have so much memory; see `Arrival`."""
+        return replace(self, card_memory_mib=memory_mib)
 
     def request(self, pod_uid: str) -> PodRequest:
         """The same, as a pod of that UID."""

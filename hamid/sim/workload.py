@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
 from hamid.model.node import NO_HOST
-from hamid.model.quantities import WHOLE_CARD, MemoryPercent
+from hamid.model.quantities import WHOLE_CARD, MemoryMib, MemoryPercent
 from hamid.model.request import (
     ANY_DEVICE,
     ContainerKind,
@@ -46,6 +46,7 @@ class Task:
         device_count: 0 for one that asks for no card.
         memory, core_percent: of each card.
         arrives_at_s, lasts_s: as recorded; None lasts for ever.
+        card_memory_mib: see `Arrival.on_cards_of`.
     """
 
     name: str
@@ -56,14 +57,19 @@ class Task:
     host: HostAmount = NO_HOST
     arrives_at_s: float = 0.0
     lasts_s: float | None = None
+    card_memory_mib: int = 0
 
     @property
     def core_milli(self) -> int:
         """The cores that it asks for, in thousandths of a card, over all its cards.
 
-        Where it asks for none, the share of memory stands in, if it is one.
+        Where it asks for none, the share of memory stands in.
         """
-        return load_milli(self.device_count, self.memory, self.core_percent)
+        return load_milli(self.device_count, self.memory, self.core_percent, self.card_memory_mib)
+
+    def on_cards_of(self, memory_mib: int) -> Self:
+        """The same, where cards have so much memory; see `Arrival`."""
+        return replace(self, card_memory_mib=memory_mib)
 
     def endless(self) -> Self:
         """The same, from the start and for ever."""
@@ -125,13 +131,24 @@ class Arrival(Protocol):
         """The same, from the start and for ever."""
         ...
 
+    def on_cards_of(self, memory_mib: int) -> Self:
+        """The same, where cards have so much memory on average: what MiB are as a share of one."""
+        ...
+
 
 A = TypeVar("A", bound=Arrival)
 
 
-def load_milli(device_count: int, memory: MemoryRequest, core_percent: int) -> int:
-    """The part of its cards that a container asks for, in thousandths of one card."""
+def load_milli(
+    device_count: int, memory: MemoryRequest, core_percent: int, card_memory_mib: int = 0
+) -> int:
+    """The part of its cards that a container asks for, in thousandths of one card.
+
+    Memory in MiB alone adds nothing where the memory of a card is not given.
+    """
     percent = core_percent
+    if not percent and isinstance(memory, MemoryMib) and card_memory_mib:
+        return device_count * min(MILLI * memory.mib // card_memory_mib, MILLI)
     if not percent and isinstance(memory, MemoryPercent):
         percent = memory.percent
     return device_count * percent * MILLI // WHOLE_DEVICE_PERCENT

@@ -119,3 +119,24 @@ def test_nothing_to_replay_is_2():
 
     assert done.exit_code == 2
     assert "--snapshot" in done.stderr
+
+
+@pytest.mark.parametrize("policy", ["fragmentation", "binpack"])
+def test_pods_that_ask_for_mib_alone_are_load_too(files, policy):
+    """As most manifests of HAMi do."""
+    (files / "tasks.jsonl").write_text(json.dumps({"name": "t", "gpu": 1, "gpumem": "4Gi"}))
+
+    done = sim(files, "--load", 100, "--seeds", 1, "--policy", policy, "--json", files / "o.json")
+
+    assert done.exit_code == 0, done.output
+    found = json.loads((files / "o.json").read_text())["policies"][policy]
+    assert (found["placed"], found["memory"], found["refused"]) == (24, 100, 0)
+
+
+def test_a_load_that_never_comes_is_said(files):
+    (files / "tasks.jsonl").write_text(json.dumps({"name": "t", "gpu": 0}))
+
+    done = sim(files, "--load", 100)
+
+    assert done.exit_code != 0
+    assert "no pod asks for cards" in done.output

@@ -1,6 +1,8 @@
 import random
 
-from hamid.model.quantities import WHOLE_CARD, MemoryPercent
+import pytest
+
+from hamid.model.quantities import WHOLE_CARD, MemoryMib, MemoryPercent
 from hamid.sim.workload import Task, in_two_dimensions, recorded, resampled
 
 
@@ -34,6 +36,20 @@ def test_the_same_seed_gives_the_same_arrivals():
     tasks = [part(f"t-{n}") for n in range(20)]
 
     assert drawn(7, tasks, 500) == drawn(7, tasks, 500) != drawn(8, tasks, 500)
+
+
+@pytest.mark.parametrize(
+    ("mib", "core_percent", "milli"),
+    [
+        pytest.param(4_000, 30, 600, id="cores count where they are asked for"),
+        pytest.param(4_000, 0, 800, id="memory stands in for them"),
+        pytest.param(40_000, 0, 2_000, id="as no more than whole cards"),
+    ],
+)
+def test_the_load_of_a_task_is_its_part_of_the_cards(mib, core_percent, milli):
+    asking = Task(name="t", device_count=2, memory=MemoryMib(mib=mib), core_percent=core_percent)
+
+    assert asking.on_cards_of(10_000).core_milli == milli
 
 
 def test_tasks_that_never_ask_for_cards_do_not_come_for_ever():
