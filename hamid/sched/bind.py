@@ -65,6 +65,21 @@ def not_leading(leadership: Leadership) -> Refusal:
     )
 
 
+def require_term(leadership: Leadership, cache: ClusterCache) -> None:
+    """Raise the refusal of a replica that may not act, or does not know the cluster yet.
+
+    Ask after every wait: meanwhile a term may have ended and the next one begun, with empty books.
+    """
+    if not leadership.may_act():
+        raise not_leading(leadership)
+    if not cache.is_synced:
+        raise Refusal(
+            "this replica has just begun to lead and still lists the cluster",
+            hint="the pod is tried again by itself",
+            status=HTTPStatus.SERVICE_UNAVAILABLE,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindMetrics:
     """How binds ended."""
@@ -106,7 +121,7 @@ class Binder:
         """Bind the pod with what is reserved for it there, or with what it gets there now.
 
         Raises:
-            Refusal: this replica does not lead.
+            Refusal: this replica does not lead, or has just begun to.
             BindRefused: the pod does not fit on the node, or may be bound elsewhere.
             ApiError: the API server said no, or nothing.
         """
@@ -134,8 +149,7 @@ class Binder:
                 f"pod {record.pod_key} is bound to {record.node_name} already",
                 hint="nothing has to be done",
             )
-        if not self.leadership.may_act():
-            raise not_leading(self.leadership)
+        require_term(self.leadership, self.cache)
         if record.request is None:
             await self._send(args, {})
             return

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -32,7 +31,7 @@ from hamid.codec.extender import (
 )
 from hamid.errors import HamidError
 from hamid.model.node import NodeSnapshot
-from hamid.sched.bind import not_leading
+from hamid.sched.bind import require_term
 from hamid.sched.known_node import PLUGIN_AWAY
 from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.place import Placement, Unplaceable
@@ -160,14 +159,7 @@ class Extender:
         """Let the call in if this replica leads and knows the cluster."""
         if self._leadership.may_act() and not self._cache.is_synced:
             await self._cache.wait_synced()
-        if not self._leadership.may_act():
-            raise not_leading(self._leadership)
-        if not self._cache.is_synced:
-            raise Refusal(
-                "this replica has just begun to lead and still lists the cluster",
-                hint="the pod is tried again by itself",
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-            )
+        require_term(self._leadership, self._cache)
 
     async def filter(self, args: FilterArgs) -> FilterResult:
         """The nodes that fit, with room kept on the best; and why the others do not."""
@@ -180,6 +172,7 @@ class Extender:
             record = await self._lookup.find(args)
         except HamidError as error:
             return self._failed(str(error))
+        require_term(self._leadership, self._cache)
         if record.node_name:
             return self._failed(f"pod {record.pod_key} is bound to {record.node_name} already")
         if record.problem:
@@ -340,6 +333,7 @@ class Extender:
         """The nodes' scores: the one on which room is kept first, no two alike."""
         names = args.node_names or ()
         record = await self._lookup.find(args)
+        require_term(self._leadership, self._cache)
         if record.request is None or record.node_name:
             return {}
         kept = self._cache.reservation(args.pod_uid)

@@ -10,7 +10,6 @@ have to go there, no node remains: that is for `preemptor`. What it has decided 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,8 +17,7 @@ from aiohttp import web
 
 from hamid.codec.extender import NodeVictims, decode_preempt_args, encode_preempt_result
 from hamid.errors import ExtenderError
-from hamid.sched.bind import not_leading
-from hamid.web.errors import Refusal
+from hamid.sched.bind import require_term
 from hamid.web.responses import json_body
 
 if TYPE_CHECKING:
@@ -46,14 +44,7 @@ class PreemptVerb:
         return [web.post(f"{prefix}/preempt", self._serve)]
 
     async def _serve(self, request: web.Request) -> web.Response:
-        if not self.preemptor.leadership.may_act():
-            raise not_leading(self.preemptor.leadership)
-        if not self.cache.is_synced:
-            raise Refusal(
-                "this replica has just begun to lead and still lists the cluster",
-                hint="the pod is tried again by itself",
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-            )
+        require_term(self.preemptor.leadership, self.cache)
         args = decode_preempt_args(await request.read())
         return json_body(encode_preempt_result(await self.preempt(args)))
 
@@ -63,6 +54,7 @@ class PreemptVerb:
         Raises:
             ExtenderError: whole pods were sent.
             KubeError: disruption budgets could not be read.
+            Refusal: the term ended meanwhile.
         """
         if args.victims is None:
             raise ExtenderError(
@@ -73,15 +65,16 @@ class PreemptVerb:
             return args.victims
         if self.preemptor.nominations.get(args.pod_uid) is not None:
             return {}
-        found = await self.preemptor.find(
-            record, args.victims, budgets=await self.preemptor.budgets(), may_violate=True
-        )
+        budgets = await self.preemptor.budgets()
+        require_term(self.preemptor.leadership, self.cache)
+        found = await self.preemptor.find(record, args.victims, budgets=budgets, may_violate=True)
         if found is None:
             log.info("nobody to evict", pod=record.pod_key, node_count=len(args.victims))
             return {}
         elsewhere = await self.preemptor.elsewhere(record, args.victims.keys())
         if elsewhere is not None and elsewhere.cost <= found.cost:
             return {}  # the preemptor comes to the same in a moment
+        require_term(self.preemptor.leadership, self.cache)
         return self._told(record, found, args.victims[found.placement.node_name])
 
     def _told(

@@ -8,12 +8,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from hamid.codec.extender import FilterResult
 from hamid.kube.errors import Unavailable
 from hamid.kube.fake import Fault, FaultKind
-from hamid.kube.port import PODS
+from hamid.kube.port import NODES, PODS
 from hamid.model import names as wire
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import PolicyName
 from hamid.sched.extender import IN_DOUBT, UNREADABLE
-from hamid.sched.sinks import PodSink
+from hamid.sched.sinks import NodeSink, PodSink
+from hamid.web.errors import Refusal
 from hamid.web.middleware import errors_as_json
 from tests.builders import container_object, node_object, pod_object
 from tests.sched.builders import make_devices, make_share
@@ -382,6 +383,29 @@ async def test_a_leader_that_does_not_know_the_cluster_yet_says_so(world, http):
 
     assert response.status == 503
     assert "lists the cluster" in answer["message"]
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
+async def test_a_call_is_not_answered_from_the_half_known_books_of_the_next_term(verb):
+    """It came in one term, and waits for its pod while the next one begins."""
+    world = World(pod_wait_s=5)
+    (call,) = await world.create(registered("a"), waiting())
+    world.cache.drop_pod(call.uid)
+    ask = {
+        "filter": lambda: world.extender.filter(call.filter(("a",))),
+        "prioritize": lambda: world.extender.prioritize(call.filter(("a",))),
+        "bind": lambda: world.binder.bind(call.bind("a")),
+    }[verb]
+
+    asked = asyncio.ensure_future(ask())  # noqa: TID251 - awaited below
+    await asyncio.sleep(0)
+    world.cache.reset()
+    NodeSink(world.cache).replace((await world.kube.list(NODES)).items)
+    world.cache.take_pod(await world.pod(call))
+
+    with pytest.raises(Refusal, match="still lists the cluster"):
+        await asked
+    assert not world.cache.reservations()
 
 
 async def test_a_call_that_comes_before_the_lists_waits_for_them():

@@ -5,6 +5,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from hamid.codec.extender import NodeVictims, PreemptArgs
 from hamid.errors import ExtenderError
 from hamid.sched.preempt_verb import PreemptVerb
+from hamid.web.errors import Refusal
 from hamid.web.middleware import errors_as_json
 from tests.builders import pod_object
 from tests.sched.test_preemptor import Crowd, pod
@@ -67,6 +68,26 @@ async def test_nodes_on_which_nothing_helps_are_left_out(asked):
 
     assert len(answer) == 1
     assert await asked.ask(urgent, b=["uid-of-a-web-server"]) == {}
+
+
+async def test_nothing_is_promised_once_the_term_has_ended(asked):
+    """It ends while the disruption budgets are read."""
+    small, _, _ = await asked.place(
+        pod("small", mib=5_000), pod("large", mib=35_000), pod("other", priority=99)
+    )
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+    node = (await asked.world.pod(small))["spec"]["nodeName"]
+
+    class Ending:
+        async def list(self, *args, **kwargs):
+            asked.world.cache.reset()
+            return await asked.world.kube.list(*args, **kwargs)
+
+    asked.preemptor.kube = Ending()
+    with pytest.raises(Refusal, match="still lists the cluster"):
+        await asked.ask(urgent, **{node[-1]: [small.uid]})
+
+    assert not list(asked.world.extender.nominations)
 
 
 async def test_of_several_nodes_the_best_remains(asked):
