@@ -128,6 +128,7 @@ class Preemptor:
     async def step(self) -> bool:
         """Look once at the pods that were refused since; returns whether some are left."""
         self.nominations.keep_only(self._is_waiting)
+        self.refused.keep_only({uid for uid in self.refused.tries() if self._is_waiting(uid)})
         if not self.settings.preempts or not self.cache.is_synced:
             return False
         asking = self._asking()

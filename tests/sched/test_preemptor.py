@@ -252,6 +252,19 @@ async def test_the_operator_may_want_nobody_evicted():
     assert await crowd.names() == {"low-1", "low-2", "urgent"}
 
 
+@pytest.mark.parametrize("settings", [{}, {"preempts": False, "wakes_waiting_pods": False}])
+async def test_pods_that_went_while_they_waited_are_forgotten(settings):
+    crowd = Crowd(**settings)
+    await crowd.place(pod("low-1", priority=99), pod("low-2", priority=99))
+    gone, stays = await crowd.refuse(pod("gone"), pod("stays"))
+    await crowd.world.kube.delete(PODS, "gone", namespace=gone.namespace, grace_period_s=0)
+    await crowd.world.sync()
+
+    await crowd.preemptor.step()
+
+    assert set(crowd.world.extender.refused.tries()) == {stays.uid}
+
+
 async def test_a_pod_that_leaves_anyway_is_waited_for(crowd):
     leaving, _ = await crowd.place(pod("leaving", priority=99, grace_s=20), pod("low"))
     await crowd.world.kube.delete(PODS, "leaving", namespace=leaving.namespace)
