@@ -2,7 +2,7 @@
 
 Invariants:
 
-1. All tasks of the process are started here, by `run_services` or `Background`.
+1. All tasks of the process are started here, by `running` or `Background`.
 2. Cancellation is the only stop signal, and it always passes through.
 3. A service that ends, by returning or by raising, ends all of them.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from hamid.errors import ServiceEnded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Coroutine
 
 
 class Service(Protocol):
@@ -30,13 +30,6 @@ class Service(Protocol):
     async def run(self) -> None:
         """Run until cancelled; to return is a fault."""
         ...
-
-
-async def run_services(services: Sequence[Service]) -> None:
-    """Run all services until one fails or the caller is cancelled."""
-    async with asyncio.TaskGroup() as group:
-        for service in services:
-            group.create_task(_guard(service), name=service.name)
 
 
 @asynccontextmanager

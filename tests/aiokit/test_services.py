@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hamid.aiokit.services import Background, run_services, running
+from hamid.aiokit.services import Background, running
 from hamid.errors import ServiceEnded
 
 
@@ -39,11 +39,16 @@ class Returning:
         await asyncio.sleep(0)
 
 
+async def together(*services):
+    async with running(*services):
+        await asyncio.Event().wait()
+
+
 async def test_a_failing_service_ends_all_of_them():
     endless = Endless("endless")
 
     with pytest.raises(ExceptionGroup) as caught:
-        await run_services([endless, Failing()])
+        await together(endless, Failing())
 
     assert endless.events == ["endless started", "endless stopped"]
     (error,) = caught.value.exceptions
@@ -55,7 +60,7 @@ async def test_a_service_that_returns_ends_all_of_them():
     endless = Endless("endless")
 
     with pytest.raises(ExceptionGroup) as caught:
-        await run_services([endless, Returning()])
+        await together(endless, Returning())
 
     assert endless.events == ["endless started", "endless stopped"]
     assert caught.group_contains(ServiceEnded, match="'returning' returned")
@@ -63,7 +68,7 @@ async def test_a_service_that_returns_ends_all_of_them():
 
 async def test_cancellation_stops_all_services_and_passes_through():
     services = [Endless("one"), Endless("other")]
-    task = asyncio.get_running_loop().create_task(run_services(services))
+    task = asyncio.get_running_loop().create_task(together(*services))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 

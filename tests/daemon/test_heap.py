@@ -36,7 +36,7 @@ def test_complete_books_are_frozen_and_later_what_came_since():
 
 async def test_who_leads_no_more_freezes_nothing():
     keeper = HeapKeeper(is_settled=lambda: True)
-    task = asyncio.ensure_future(keeper.run())  # noqa: TID251 - the test plays run_services
+    task = asyncio.ensure_future(keeper.run())  # noqa: TID251 - the test plays `running`
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert gc.get_freeze_count() > 0
