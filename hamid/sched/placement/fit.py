@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceShare, model_matches
 from hamid.model.quantities import resolve_memory_mib
+from hamid.model.request import ANY_DEVICE
 from hamid.model.shortfall import Resource, Shortfall
 
 if TYPE_CHECKING:
@@ -83,8 +84,16 @@ def shortfalls(
         request: whose selection and modes count.
         is_cordoned: the operator keeps the device free of new pods.
     """
+    device, selection = usage.device, request.selection
+    if (
+        device.is_healthy
+        and not is_cordoned
+        and not request.allowed_modes
+        and (selection is ANY_DEVICE or selection == ANY_DEVICE)
+    ):
+        return tuple(_amount_reasons(usage, share))
     return (
-        *_device_reasons(usage.device, request, is_cordoned=is_cordoned),
+        *_device_reasons(device, request, is_cordoned=is_cordoned),
         *_amount_reasons(usage, share),
     )
 

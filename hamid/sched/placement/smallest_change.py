@@ -89,11 +89,46 @@ def smallest_changes(
     return tuple(change for change in found if change is not None)
 
 
+class _Refused:
+    """Why a node refuses a container, card by card.
+
+    Attributes:
+        missing_count: how many more cards would have to do.
+    """
+
+    __slots__ = ("_cards", "missing_count")
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.missing_count = refusal.needed_count - refusal.fitting_count
+        cards: dict[DeviceUuid, list[Shortfall]] = {}
+        for shortfall in refusal.shortfalls:
+            if shortfall.device_uuid is not None:
+                cards.setdefault(shortfall.device_uuid, []).append(shortfall)
+        self._cards = tuple(cards.values())
+
+    def bound(self, helped: _Helped) -> int | None:
+        """How far a change must go at least for the node to do; None if it never does."""
+        healed: list[int] = []
+        for shortfalls in self._cards:
+            most = 1
+            for shortfall in shortfalls:
+                gap = helped(shortfall)
+                if gap is None:
+                    break
+                most = max(most, gap)
+            else:
+                healed.append(most)
+        missing = self.missing_count
+        if not 0 < missing <= len(healed):
+            return None
+        return min(healed) if missing == 1 else sorted(healed)[missing - 1]
+
+
 class _Tried(NamedTuple):
     """A node, and why it refuses each container alone; None where it would take it."""
 
     node: NodeSnapshot
-    refusals: tuple[Refusal | None, ...]
+    refusals: tuple[_Refused | None, ...]
 
 
 class _Trials:
@@ -116,11 +151,12 @@ class _Trials:
             if not node.usages:
                 continue
             ordered = in_order(node)
-            refusals: tuple[Refusal | None, ...]
+            found: tuple[Refusal | None, ...]
             if len(alone) == 1 and node.node_name in known:
-                refusals = (known[node.node_name],)
+                found = (known[node.node_name],)
             else:
-                refusals = tuple(self._refusal(each, ordered) for each in alone)
+                found = tuple(self._refusal(each, ordered) for each in alone)
+            refusals = tuple(None if each is None else _Refused(each) for each in found)
             self._tried.append(_Tried(ordered, refusals))
             if not any(refusals) and self._fits(request, ordered):
                 self.has_room = True
@@ -217,8 +253,8 @@ class _Trials:
             if refusal is None:
                 found.append((1, node))
             elif helped is None:
-                found.append((max(refusal.needed_count - refusal.fitting_count, 1), node))
-            elif (bound := _bound(refusal, helped)) is not None:
+                found.append((max(refusal.missing_count, 1), node))
+            elif (bound := refusal.bound(helped)) is not None:
                 found.append((bound, node))
         found.sort(key=lambda item: item[0])
         return found
@@ -244,7 +280,7 @@ class _Trials:
         resources = {resource for name in names for resource in DROPPABLE[name]}
         for node, refusals in self._tried:
             if all(
-                refusal is None or _bound(refusal, _heals(resources)) is not None
+                refusal is None or refusal.bound(_heals(resources)) is not None
                 for refusal in refusals
             ) and self._fits(request, node):
                 return node.node_name
@@ -255,7 +291,7 @@ class _Trials:
         best: Change | None = None
         heals = _heals({Resource.CORDON})
         for node, refusals in self._tried:
-            if not node.cordoned or any(r is not None and not _bound(r, heals) for r in refusals):
+            if not node.cordoned or any(r is not None and not r.bound(heals) for r in refusals):
                 continue
             uuids = sorted(node.cordoned)
             if not self._fits(self._request, replace(node, cordoned=frozenset())):
@@ -284,28 +320,17 @@ def _first(is_true: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def _bound(refusal: Refusal, helped: _Helped) -> int | None:
-    """How far a change must go at least for the node to do; None if it never does."""
-    gaps: dict[DeviceUuid, int | None] = {}
-    for shortfall in refusal.shortfalls:
-        uuid = shortfall.device_uuid
-        if uuid is None:
-            continue
-        gap, before = helped(shortfall), gaps.get(uuid, 1)
-        gaps[uuid] = None if gap is None or before is None else max(gap, before)
-    missing = refusal.needed_count - refusal.fitting_count
-    healed = sorted(gap for gap in gaps.values() if gap is not None)
-    return healed[missing - 1] if len(healed) >= missing > 0 else None
+# Which cards share a NUMA node may change with anything: one step heals that.
 
 
 def _memory_gap(shortfall: Shortfall) -> int | None:
     if shortfall.resource is Resource.MEMORY_MIB:
         return shortfall.requested - (shortfall.capacity - shortfall.used)
-    return _heals(())(shortfall)
+    return 1 if shortfall.resource is Resource.NUMA else None
 
 
 def _percent_gap(shortfall: Shortfall) -> int | None:
-    return _heals({Resource.MEMORY_MIB})(shortfall)
+    return 1 if shortfall.resource in _MEMORY_OR_NUMA else None
 
 
 def _cores_gap(shortfall: Shortfall) -> int | None:
@@ -314,7 +339,7 @@ def _cores_gap(shortfall: Shortfall) -> int | None:
         return shortfall.requested - free if free > 0 else None
     if shortfall.resource is Resource.EXCLUSIVITY:
         return 1 if shortfall.requested >= WHOLE_DEVICE_PERCENT else None
-    return _heals(())(shortfall)
+    return 1 if shortfall.resource is Resource.NUMA else None
 
 
 def _coreless(helped: _Helped) -> _Helped:
@@ -347,6 +372,7 @@ _HELPED: Final[Mapping[Amount, _Helped]] = {
     Amount.MEMORY_PERCENT: _percent_gap,
     Amount.CORES: _cores_gap,
 }
+_MEMORY_OR_NUMA: Final = frozenset({Resource.MEMORY_MIB, Resource.NUMA})
 _LEAST: Final = {
     Amount.MEMORY_MIB: 1,
     Amount.MEMORY_PERCENT: 1,
