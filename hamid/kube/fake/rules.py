@@ -87,21 +87,34 @@ def begin(served: ServedResource, item: JsonObject) -> None:
 
 def check(resource: Resource, item: JsonObject) -> None:
     """Refuse what the real server refuses, as far as our tests send it."""
+    spec = item.get("spec") or {}
     if resource == PODS:
-        spec = item.get("spec") or {}
-        if not spec.get("containers"):
-            raise _invalid(item, "spec.containers: Required value")
-        for field in ("initContainers", "containers"):
-            for index, container in enumerate(spec.get(field) or ()):
-                _check_container(item, f"spec.{field}[{index}]", container)
+        _check_pod(item, spec)
+    elif resource == NODES:
+        _check_node(item, spec)
     elif resource == RESOURCE_QUOTAS:
-        _check_quota(item, item.get("spec") or {})
+        _check_quota(item, spec)
     annotations = item["metadata"].get("annotations") or {}
     for name, value in annotations.items():
         if not isinstance(value, str):
             raise _invalid(item, f"metadata.annotations[{name}]: must be a string")
     if sum(len(name) + len(value) for name, value in annotations.items()) > 256 * 1024:
         raise _invalid(item, "metadata.annotations: Too long: may not be more than 262144 bytes")
+
+
+def _check_pod(item: JsonObject, spec: JsonObject) -> None:
+    if not spec.get("containers"):
+        raise _invalid(item, "spec.containers: Required value")
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            _check_container(item, f"spec.{field}[{index}]", container)
+
+
+def _check_node(item: JsonObject, spec: JsonObject) -> None:
+    for index, taint in enumerate(spec.get("taints") or ()):
+        for field in ("key", "effect"):
+            if not taint.get(field):
+                raise _invalid(item, f"spec.taints[{index}].{field}: Required value")
 
 
 def _check_quota(item: JsonObject, spec: JsonObject) -> None:

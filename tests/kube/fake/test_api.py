@@ -14,6 +14,7 @@ from hamid.kube.port import (
     ENDPOINT_SLICES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    NODES,
     PODS,
     VALIDATING_POLICIES,
     PatchKind,
@@ -135,6 +136,13 @@ async def test_an_amount_that_is_null_is_none_of_it() -> None:
     created = await FakeKube().create(PODS, body, namespace="default")
 
     assert created["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "0"}
+
+
+async def test_a_taint_has_key_and_effect() -> None:
+    node = {"metadata": {"name": "n"}, "spec": {"taints": [{"effect": "NoSchedule"}]}}
+
+    with pytest.raises(Invalid, match=r"spec.taints\[0\].key: Required value"):
+        await FakeKube().create(NODES, node)
 
 
 async def test_sidecars_and_gates_are_dropped_by_servers_that_do_not_know_them() -> None:
