@@ -23,7 +23,7 @@ from hamid.sched.placement.typical import Arrivals
 from hamid.sched.placement.within import quota_refusal, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hamid.model.node import NodeSnapshot
     from hamid.model.quota import Bound
@@ -181,9 +181,9 @@ def _over_quota(
     return next((r for r in left.refusals.values() if isinstance(r, QuotaRefusal)), None)
 
 
-def tenants_of(records: Iterable[PodRecord]) -> tuple[Tenant, ...]:
-    """The pods that hold cards."""
-    return tuple(
+def tenants_of(records: Iterable[PodRecord]) -> Iterator[Tenant]:
+    """The pods that hold cards; made where they are looked at, for there are thousands."""
+    return (
         Tenant(
             pod_key=record.pod_key,
             allocation=record.allocation,

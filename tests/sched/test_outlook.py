@@ -95,11 +95,11 @@ def test_tenants_are_the_pods_that_hold_cards():
         **record, pod_name="p", allocation=held, priority=7, created_at="2026", is_initialized=True
     )
 
-    assert tenants_of([holding, PodRecord(**record, pod_name="q")]) == (
+    assert list(tenants_of([holding, PodRecord(**record, pod_name="q")])) == [
         Tenant(
             pod_key="team/p", allocation=held, priority=7, created_at="2026", is_initialized=True
-        ),
-    )
+        )
+    ]
 
 
 @pytest.mark.parametrize("own", [(), (PolicyName.MUTEX,), (PolicyName.SPREAD,)], ids=str)
