@@ -337,25 +337,51 @@ HOOK_EXPORT CUresult cuLaunchGridAsync(CUfunction function, int width, int heigh
 	       (uint64_t)(unsigned int)width * (unsigned int)height, stream, false);
 }
 
-/* Each part is charged to its device. None is measured: it waits for the others. What is refused stays charged. */
+/* Only once all may start: none is measured while it waits for another device's budget. */
+static void measure_there(struct launch_ticket *ticket)
+{
+	CUcontext context = ticket->launch.there.context;
+	if (!ticket->is_charged || real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return;
+	ticket->launch.now_ns = budget_now_ns();
+	ticket->is_measured = measure_begin(&ticket->launch);
+	real.cuCtxPopCurrent_v2(&context);
+}
+
+static CUresult end_several(struct launch_ticket *tickets, unsigned int count, CUresult cr)
+{
+	for (unsigned int i = 0; i < count; i++)
+		launch_end(&tickets[i], cr);
+	return cr;
+}
+
+/* Each part is charged to its device. */
 HOOK_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS_v1 *launches,
 							  unsigned int count, unsigned int flags)
 {
+	struct launch_ticket tickets[HAMID_DEVICES_MAX];
 	if (!real_load(REAL_CUDA) || !real.cuLaunchCooperativeKernelMultiDevice)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	for (unsigned int i = 0; launches && i < count; i++) {
+	if (!launches)
+		return real.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+	if (count > HAMID_DEVICES_MAX) /* more than there are */
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < count; i++) {
 		const struct launch_what what = {
 			.handle = launches[i].function,
 			.blocks = (uint64_t)launches[i].gridDimX * launches[i].gridDimY *
 				  launches[i].gridDimZ,
 			.stream = launches[i].hStream,
 		};
-		struct launch_ticket ticket;
-		const CUresult cr = launch_begin(&what, &ticket);
+		const CUresult cr = launch_begin(&what, &tickets[i]);
 		if (cr != CUDA_SUCCESS)
-			return cr;
-		if (ticket.is_charged && ticket.is_measured)
-			measure_end(&ticket.launch, false);
+			return end_several(tickets, i, cr);
+		if (tickets[i].is_charged && tickets[i].is_measured)
+			measure_end(&tickets[i].launch, false);
+		tickets[i].is_measured = false;
 	}
-	return real.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+	for (unsigned int i = 0; i < count; i++)
+		measure_there(&tickets[i]);
+	return end_several(tickets, count,
+			   real.cuLaunchCooperativeKernelMultiDevice(launches, count, flags));
 }

@@ -86,12 +86,18 @@ def test_a_tenant_gets_its_share_of_time_and_no_more(container, busy, percent, k
     assert percent - POINTS < used < percent + POINTS
 
 
-@pytest.mark.parametrize("kernel_ns", [5000, MS // 5])
-@pytest.mark.parametrize("how", ["ex", "coop", "sync", "deep", "graph", "streams"])
+@pytest.mark.parametrize("kernel_ns", [5000, MS // 5, 20 * MS])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("ex", "coop", "sync", "deep", "graph", "streams", "grid", "multi"),
+        *("kernel-ptsz", "ex-ptsz", "coop-ptsz", "graph-ptsz"),
+    ],
+)
 def test_every_form_of_launch_is_charged_what_it_takes(container, busy, how, kernel_ns):
     cap(container, 30)
 
-    assert 30 - POINTS < got(busy(how, kernel_ns, 2000, **VIRTUAL)) < 30 + POINTS
+    assert 30 - POINTS < got(busy(how, kernel_ns, 20_000, **VIRTUAL)) < 30 + POINTS
 
 
 @pytest.mark.parametrize("how", ["kernel", "sync"])

@@ -2,8 +2,9 @@
  * A tenant that keeps a device busy, and says how much of it it got.
  *
  *   launch HOW KERNEL_NS MILLISECONDS [GRID [SLOT_MS [WARM_KERNELS]]]
- *   HOW: kernel, ex, coop, sync (waits for each), deep (for the eighth before), graph (ten kernels each),
- *   streams (four in turns)
+ *   HOW: kernel, ex, coop, multi (of one device), grid (as before CUDA 4), each also with -ptsz where there is
+ *   one; sync (waits for each), deep (for the eighth before), graph, graph-ptsz (ten kernels each), streams (four
+ *   in turns)
  *
  * One JSON line: GPU time of what was launched and done, what that took, the longest launch, when it
  * began, and the GPU time launched in each second (or SLOT_MS) since. "ready" before it begins, on a line that is read from
@@ -51,6 +52,17 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* The forms for per-thread default streams have the prototypes of the others. */
+extern __typeof__(cuLaunchKernel) cuLaunchKernel_ptsz;
+extern __typeof__(cuLaunchKernelEx) cuLaunchKernelEx_ptsz;
+extern __typeof__(cuLaunchCooperativeKernel) cuLaunchCooperativeKernel_ptsz;
+extern __typeof__(cuGraphLaunch) cuGraphLaunch_ptsz;
+
+static bool is(const char *how, const char *name)
+{
+	return strcmp(how, name) == 0;
+}
+
 static CUresult kernel(CUstream stream)
 {
 	return cuLaunchKernel(function, grid, 1, 1, 128, 1, 1, 0, stream, NULL, NULL);
@@ -77,6 +89,7 @@ static void start(const char *kernel_ns)
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.address_size 64\n"));
 	MUST(cuModuleGetFunction(&function, module, name));
+	MUST(cuFuncSetBlockShape(function, 128, 1, 1));
 	for (int i = 0; i < STREAMS; i++)
 		MUST(cuStreamCreate(&streams[i], 1));
 	for (int i = 0; i < DEEP; i++)
@@ -90,22 +103,36 @@ static unsigned int launch(const char *how, unsigned int turn)
 		.gridDimX = grid, .gridDimY = 1, .gridDimZ = 1,
 		.blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
 	};
-	if (strcmp(how, "graph") == 0) {
-		MUST(cuGraphLaunch(graph, streams[0]));
+	CUDA_LAUNCH_PARAMS several = {
+		.function = function,
+		.gridDimX = grid, .gridDimY = 1, .gridDimZ = 1,
+		.blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
+		.hStream = streams[0],
+	};
+	if (is(how, "graph") || is(how, "graph-ptsz")) {
+		MUST((is(how, "graph") ? cuGraphLaunch : cuGraphLaunch_ptsz)(graph, streams[0]));
 		return GRAPH_KERNELS;
 	}
-	if (strcmp(how, "ex") == 0)
-		MUST(cuLaunchKernelEx(&config, function, NULL, NULL));
-	else if (strcmp(how, "coop") == 0)
+	if (is(how, "ex") || is(how, "ex-ptsz"))
+		MUST((is(how, "ex") ? cuLaunchKernelEx : cuLaunchKernelEx_ptsz)(&config, function, NULL, NULL));
+	else if (is(how, "coop"))
 		MUST(cuLaunchCooperativeKernel(function, grid, 1, 1, 128, 1, 1, 0, NULL, NULL));
+	else if (is(how, "coop-ptsz"))
+		MUST(cuLaunchCooperativeKernel_ptsz(function, grid, 1, 1, 128, 1, 1, 0, NULL, NULL));
+	else if (is(how, "kernel-ptsz"))
+		MUST(cuLaunchKernel_ptsz(function, grid, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL));
+	else if (is(how, "multi"))
+		MUST(cuLaunchCooperativeKernelMultiDevice(&several, 1, 0));
+	else if (is(how, "grid"))
+		MUST(turn % 2 ? cuLaunchGrid(function, (int)grid, 1) : cuLaunchGridAsync(function, (int)grid, 1, NULL));
 	else
-		MUST(kernel(strcmp(how, "streams") == 0 ? streams[turn % STREAMS] : NULL));
-	if (strcmp(how, "deep") == 0) {
+		MUST(kernel(is(how, "streams") ? streams[turn % STREAMS] : NULL));
+	if (is(how, "deep")) {
 		MUST(cuEventRecord(events[turn % DEEP], NULL));
 		if (turn >= DEEP)
 			MUST(cuEventSynchronize(events[(turn + 1) % DEEP]));
 	}
-	if (strcmp(how, "sync") == 0)
+	if (is(how, "sync"))
 		MUST(cuCtxSynchronize());
 	return 1;
 }
@@ -121,7 +148,7 @@ int main(int argc, char **argv)
 		grid = (unsigned int)atoi(argv[4]);
 	const uint64_t slot_ns = argc > 5 ? strtoull(argv[5], NULL, 10) * 1000000 : 1000000000;
 	start(argv[2]);
-	if (strcmp(argv[1], "graph") == 0)
+	if (strncmp(argv[1], "graph", 5) == 0)
 		make_graph();
 	for (unsigned int turn = 0; argc > 6 && turn < (unsigned int)atoi(argv[6]); turn++)
 		launch(argv[1], turn);
