@@ -22,6 +22,9 @@ ROUTES = (
     "array3d",
     "mipmap",
     "graph",
+    "own pool",
+    "graph node",
+    "external",
 )
 MACHINE = f"uuid={CARD}\nname=NVIDIA A100-SXM4-40GB\nmemory_mib=40960\ncontext_mib=0\n"
 

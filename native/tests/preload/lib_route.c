@@ -138,6 +138,54 @@ static CUresult give_mipmap(const struct taken *taken)
 	return cuMipmappedArrayDestroy((CUmipmappedArray)(uintptr_t)taken->handle);
 }
 
+/* The same by the forms for per-thread default streams, and a pool for each block. */
+extern __typeof__(cuMemAllocFromPoolAsync) cuMemAllocFromPoolAsync_ptsz;
+extern __typeof__(cuMemFreeAsync) cuMemFreeAsync_ptsz;
+extern __typeof__(cuStreamSynchronize) cuStreamSynchronize_ptsz;
+
+static CUresult take_from_own_pool(size_t bytes, struct taken *taken)
+{
+	const CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+	};
+	CUmemoryPool own;
+	CUresult cr = cuMemPoolCreate(&own, &props);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	taken->handle = (uintptr_t)own;
+	cr = cuMemAllocFromPoolAsync_ptsz((CUdeviceptr *)&taken->address, bytes, own, stream);
+	if (cr != CUDA_SUCCESS)
+		cuMemPoolDestroy(own);
+	return cr;
+}
+
+static CUresult give_own_pool(const struct taken *taken)
+{
+	CUresult cr = cuMemFreeAsync_ptsz(taken->address, stream);
+	cuStreamSynchronize_ptsz(stream);
+	CUresult destroyed = cuMemPoolDestroy((CUmemoryPool)(uintptr_t)taken->handle);
+	return cr == CUDA_SUCCESS ? destroyed : cr;
+}
+
+static CUresult take_external(size_t bytes, struct taken *taken)
+{
+	const CUDA_EXTERNAL_MEMORY_HANDLE_DESC from = {
+		.type = 1, /* a descriptor of no kind that is told */
+		.handle.fd = open("/dev/zero", O_RDONLY | O_CLOEXEC),
+		.size = bytes,
+	};
+	CUresult cr = cuImportExternalMemory((CUexternalMemory *)&taken->handle, &from);
+	if (cr != CUDA_SUCCESS)
+		close(from.handle.fd);
+	return cr;
+}
+
+static CUresult give_external(const struct taken *taken)
+{
+	return cuDestroyExternalMemory((CUexternalMemory)(uintptr_t)taken->handle);
+}
+
 /* A graph of one allocation, launched once: the driver keeps the memory for the graph. */
 static CUresult take_graph(size_t bytes, struct taken *taken)
 {
@@ -158,6 +206,36 @@ static CUresult take_graph(size_t bytes, struct taken *taken)
 		cr = cuGraphLaunch(exec, stream);
 	taken->handle = (uintptr_t)exec;
 	taken->address = params.dptr;
+	if (cr != CUDA_SUCCESS && exec)
+		cuGraphExecDestroy(exec);
+	cuGraphDestroy(graph);
+	return cr;
+}
+
+/* The same by the calls of today. */
+static CUresult take_graph_node(size_t bytes, struct taken *taken)
+{
+	CUgraph graph;
+	CUgraphNode node;
+	CUgraphNodeParams params = {
+		.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+		.alloc.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+		.alloc.bytesize = bytes,
+	};
+	CUDA_GRAPH_INSTANTIATE_PARAMS how = {.flags = 0};
+	CUgraphExec exec = NULL;
+	CUresult cr = cuGraphCreate(&graph, 0);
+	if (cr == CUDA_SUCCESS)
+		cr = cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params);
+	if (cr == CUDA_SUCCESS)
+		cr = cuGraphInstantiateWithParams(&exec, graph, &how);
+	if (cr == CUDA_SUCCESS)
+		cr = cuGraphUpload(exec, stream);
+	if (cr == CUDA_SUCCESS)
+		cr = cuGraphLaunch(exec, stream);
+	taken->handle = (uintptr_t)exec;
+	taken->address = params.alloc.dptr;
 	if (cr != CUDA_SUCCESS && exec)
 		cuGraphExecDestroy(exec);
 	cuGraphDestroy(graph);
@@ -186,12 +264,16 @@ const struct route routes[] = {
 	{"array3d", take_array_3d, give_array},
 	{"mipmap", take_mipmap, give_mipmap},
 	{"graph", take_graph, give_graph},
+	{"own pool", take_from_own_pool, give_own_pool},
+	{"graph node", take_graph_node, give_graph},
+	{"external", take_external, give_external},
 };
-const size_t route_count = sizeof routes / sizeof *routes;
+#define ALL (sizeof routes / sizeof *routes)
+const size_t route_count = ALL - 1;
 
 const struct route *route_named(const char *name)
 {
-	for (size_t i = 0; i < route_count; i++)
+	for (size_t i = 0; i < ALL; i++)
 		if (strcmp(routes[i].name, name) == 0)
 			return &routes[i];
 	fprintf(stderr, "no route %s\n", name);

@@ -22,6 +22,7 @@ struct route {
 };
 
 extern const struct route routes[];
+/* Behind these comes external memory, which the simulated driver does not count: it is its maker's. */
 extern const size_t route_count;
 
 /* The route with this name; ends the program when there is none. */
