@@ -1,7 +1,8 @@
 """Whether this replica may act as the leader: what the rest of the scheduler sees of the lease.
 
 Ask `may_act` before each write, not once at the start: a replica that was frozen for longer than
-its lease goes on where it stood, and must write nothing.
+its lease goes on where it stood, and must write nothing. `KubePort.guarded` asks once more when the
+write goes out, after whatever it had to wait for.
 """
 
 from __future__ import annotations

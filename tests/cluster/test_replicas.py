@@ -132,7 +132,7 @@ def test_pods_are_bound_once_while_leaders_are_killed_and_frozen(fleet, audit):
     second.wait_until_following()
 
     # It signs up as one who would lead, and that is all.
-    # (A bind that was decided before the freeze may be sent after it: the API server refuses it.)
+    # (A bind frozen between the last look at the lease and the send: the API server refuses it.)
     assert audit.written_by(second, since=since) <= {"leases"}
     assert third.page("lease")["may_act"]
     assert audit.bindings() == Counter(names)
