@@ -116,15 +116,16 @@ class DevicePlugin:
         The kubelet admits no other pod while we look, not even those that would make the API
         server reachable again. So it is told soon, though its pod fails for good.
         """
+        slots = "1 slot" if count == 1 else f"{count} slots"
         if self.pods.refresh_failure is not None:
             return KubeletError(
-                f"which pod waits for {count} slots of the resource is not known, for the API "
+                f"which pod waits for {slots} of the resource is not known, for the API "
                 f"server did not tell: {self.pods.refresh_failure}",
                 hint="the pod's controller makes a new one, a pod without must be created anew; "
                 "look whether hamid's daemon on this node reaches the API server",
             )
         return KubeletError(
-            f"no pod of this node waits for {count} slots of the resource",
+            f"no pod of this node waits for {slots} of the resource",
             hint="the pod may have been deleted meanwhile; if not, it was not placed by "
             "hamid's scheduler: leave spec.nodeName empty and set its schedulerName",
         )

@@ -120,7 +120,7 @@ async def test_a_pod_of_another_node_is_never_considered(short_path):
         mine = await node.bind("mine", Ask(name="c", devices=(2,), memory_mib=5), is_seen=False)
 
         await node.kubelet.run_pod(mine)
-        with pytest.raises(KubeletError, match="no pod of this node waits for 1 slots"):
+        with pytest.raises(KubeletError, match="no pod of this node waits for 1 slot of"):
             await node.plugin.allocate((f"{uuid(1)}-0",))
 
         assert node.given("mine", "c") == {uuid(2): 5}
