@@ -8,6 +8,9 @@ SIM_EXPORT CUresult cuCtxCreate_v3(CUcontext *context, const void *affinities, i
 	unsigned int flags, CUdevice device);
 SIM_EXPORT CUresult cuCtxCreate_v4(CUcontext *context, const void *params, unsigned int flags,
 	CUdevice device);
+SIM_EXPORT CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device);
+SIM_EXPORT CUresult cuCtxDestroy(CUcontext context);
+SIM_EXPORT CUresult cuCtxDetach(CUcontext context);
 SIM_EXPORT CUresult cuCtxDestroy_v2(CUcontext context);
 SIM_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer);
 SIM_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags);

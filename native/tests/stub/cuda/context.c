@@ -161,6 +161,23 @@ SIM_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 	return CUDA_SUCCESS;
 }
 
+/* --- the first forms: nobody attaches, so to detach is to destroy --- */
+
+SIM_EXPORT CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	return cuCtxCreate_v2(context, flags, device);
+}
+
+SIM_EXPORT CUresult cuCtxDestroy(CUcontext context)
+{
+	return cuCtxDestroy_v2(context);
+}
+
+SIM_EXPORT CUresult cuCtxDetach(CUcontext context)
+{
+	return cuCtxDestroy_v2(context);
+}
+
 SIM_EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
 {
 	SIM_ENTER();
