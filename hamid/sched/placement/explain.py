@@ -77,9 +77,13 @@ class _Tally:
         )
         if self.needed_count <= 1:
             return f"no card of {self.card_count}{where} fits: {lacking}"
-        found = f"only {self.fitting_count}" if self.node_count == 1 else "too few on each node"
-        verb = "fits" if self.fitting_count == 1 and self.node_count == 1 else "fit"
-        sentence = f"{self.needed_count} cards needed, {found} {verb} (of {self.card_count}{where})"
+        # Words come first: kube-scheduler puts a number of nodes in front.
+        fit = "fits" if self.fitting_count == 1 else "fit"
+        found = f"{self.fitting_count} of {self.card_count} {fit}"
+        on_any = ""
+        if self.node_count > 1:
+            on_any, found = " on any node", f"{self.card_count}{where}"
+        sentence = f"too few cards{on_any}, {self.needed_count} needed ({found})"
         return f"{sentence}: {lacking}" if lacking else sentence
 
     def _clause(self, kind: Kind, reason: _Reason) -> str:

@@ -105,13 +105,13 @@ def refusal_of(request, *usages, cordoned=()):
         pytest.param(
             asking(count=4),
             [*cards(3), card(3, is_healthy=False)],
-            "4 cards needed, only 3 fit (of 4): 1 is unhealthy",
+            "too few cards, 4 needed (3 of 4 fit): 1 is unhealthy",
             id="too few cards",
         ),
         pytest.param(
             asking(count=2),
             [card(0)],
-            "2 cards needed, only 1 fits (of 1)",
+            "too few cards, 2 needed (1 of 1 fits)",
             id="a node with too few cards",
         ),
         pytest.param(
@@ -173,8 +173,7 @@ def test_too_few_cards_on_several_nodes():
     refusals = {"a": refusal_of(request, *cards(2)), "b": refusal_of(request, *cards(1))}
 
     assert (
-        cluster_sentence(request, refusals)
-        == "4 cards needed, too few on each node fit (of 3 on 2 nodes)"
+        cluster_sentence(request, refusals) == "too few cards on any node, 4 needed (3 on 2 nodes)"
     )
 
 
