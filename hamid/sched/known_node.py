@@ -8,11 +8,13 @@ import structlog
 
 from hamid.codec.node_annotation import decode_node_inventory
 from hamid.errors import AnnotationError
+from hamid.model.names import DEVICE_CORDON
 from hamid.sched.books import NodeBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hamid.model.device import DeviceUuid
     from hamid.sched.records import NodeNote
 
 log = structlog.get_logger(__name__)
@@ -29,7 +31,7 @@ class KnownNode:
         problem: why it has no devices though it registered some; empty otherwise.
     """
 
-    __slots__ = ("_changed", "_inventory_text", "book", "is_listed", "problem")
+    __slots__ = ("_changed", "_inventory_text", "_unknown_cordoned", "book", "is_listed", "problem")
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class KnownNode:
         self.is_listed = False
         self.problem = ""
         self._inventory_text: str | None = None
+        self._unknown_cordoned: frozenset[DeviceUuid] = frozenset()
 
     def take(self, note: NodeNote) -> None:
         """The watch shows it like this."""
@@ -50,6 +53,23 @@ class KnownNode:
         self.book.cordon(note.cordoned)
         self.book.offer(note.host)
         self.book.link(note.links)
+        self._take_inventory(note)
+        self._look_at_cordon(note.cordoned)
+
+    def _look_at_cordon(self, uuids: frozenset[DeviceUuid]) -> None:
+        """Say once which of them are no cards here: who wrote that believes them to be cordoned."""
+        known = {usage.device.device_uuid for usage in self.book.snapshot().usages} if uuids else ()
+        unknown = uuids.difference(known) if known else frozenset()
+        if unknown - self._unknown_cordoned:
+            log.warning(
+                "cordon of unknown cards",
+                node=self.book.node_name,
+                unknown_uuids=sorted(unknown),
+                hint=f"give UUIDs of the node's cards, separated by commas, in {DEVICE_CORDON}",
+            )
+        self._unknown_cordoned = unknown
+
+    def _take_inventory(self, note: NodeNote) -> None:
         if note.inventory_text is not None and not note.is_offered:
             self._inventory_text, self.problem = None, PLUGIN_AWAY
             self.book.register(())

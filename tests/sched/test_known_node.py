@@ -41,3 +41,22 @@ def test_a_lost_node_that_comes_back_as_it_was_has_its_devices_again():
 
     node.take(note())
     assert len(node.book.snapshot().usages) == 2
+
+
+def test_a_cordon_that_names_no_card_of_the_node_is_remarked_on_once(logs):
+    node = KnownNode("node-a")
+    devices = make_devices(2)
+
+    for cordoned in (["card-0"], ["card-0", "0"], ["card-0", "0"]):
+        node.take(note(registered(devices=devices, cordoned=cordoned)))
+
+    (said,) = logs
+    assert (said["event"], said["unknown_uuids"]) == ("cordon of unknown cards", ["0"])
+
+
+def test_while_the_device_plugin_is_away_nothing_is_remarked_on(logs):
+    node = KnownNode("node-a")
+
+    node.take(note(registered(devices=make_devices(2), cordoned=["0"]), slots="0"))
+
+    assert logs == []
