@@ -199,3 +199,17 @@ def test_no_environment_raises_the_limit(container, env):
     answers = container.alloc(100, 1, env=env)
 
     assert answers.results("cuMemAlloc") == ["CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"]
+
+
+ODD_TEXTS = ["", " ", "%s%n%p%999999d", "x" * 100_000, "\udcff\udcfe\x01\n", "-1", "1e999", "nan"]
+READ_NAMES = ["HAMID_LOG", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY"]
+
+
+@pytest.mark.parametrize("name", READ_NAMES)
+@pytest.mark.parametrize("text", ODD_TEXTS, ids=lambda text: repr(text[:8]))
+def test_no_text_in_what_is_read_of_the_environment_changes_the_limit(container, name, text):
+    container.limit((CARD, 100))
+
+    answers = container.alloc(100, 1, env={name: text})
+
+    assert answers.results("cuMemAlloc") == ["CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"]

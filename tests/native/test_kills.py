@@ -123,12 +123,12 @@ def test_a_kill_within_a_call_leaves_all_to_the_survivor_at_once(led, call, stri
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @in_the_long_run
-@pytest.mark.parametrize(("call", "stride"), [("granted", 1), ("refused", 5), ("first", 97)])
-def test_a_kill_at_any_instruction_leaves_all_to_the_survivor_at_once(led, call, stride):
+@pytest.mark.parametrize(("call", "stride"), [("granted", 1), ("refused", 19), ("first", 199)])
+def test_kills_at_many_instructions_leave_all_to_the_survivor_at_once(led, call, stride):
     found = led(call, stride)
 
     check_survivor(found)
-    assert found["killed"] > 300
+    assert found["killed"] > 100
 
 
 def test_a_stopped_process_stops_nobody_else(churn):
