@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "container.h"
@@ -96,6 +97,16 @@ static void check_page(void)
 		page = fresh(HAMID_RATE_STOP);
 		write_live(&page, sizeof page);
 		EXPECT_EQUAL(pages_live_rate(0, GENERATION, NOW), HAMID_RATE_STOP);
+	}
+
+	CHECK("a pipe in its place says nothing, and nobody waits for it")
+	{
+		char path[512];
+		snprintf(path, sizeof path, "%s/%s", pages_limits_dir(), HAMID_LIVE_FILE);
+		unlink(path);
+		EXPECT_EQUAL(mkfifo(path, 0644), 0);
+		pages_live_look(pages_limits_dir());
+		EXPECT_EQUAL(pages_live_rate(0, GENERATION, NOW), HAMID_RATE_UNSAID);
 	}
 
 	CHECK("what is no live page says nothing")
