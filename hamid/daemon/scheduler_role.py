@@ -130,7 +130,7 @@ class SchedulerRole:
         """What /debug shows of this role."""
         cache = self.cache
         return {
-            "lease": lambda: {
+            "leases": lambda: {
                 "holder": self.elector.holder,
                 "identity": self.ports.identity,
                 "may_act": self.elector.may_act(),

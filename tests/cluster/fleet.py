@@ -299,7 +299,7 @@ class Fleet:
                         timeout=aiohttp.ClientTimeout(total=1)
                     ) as session:
                         port = replica.config["addresses"]["status_port"]
-                        url = f"http://127.0.0.1:{port}/debug/lease"
+                        url = f"http://127.0.0.1:{port}/debug/leases"
                         async with session.get(url) as answer:
                             if (await answer.json())["may_act"]:
                                 return replica

@@ -49,11 +49,11 @@ async def test_every_page_of_debug_can_be_shown_with_something_in_it(around):
         code, pages[path] = await served.get(path)
         assert code == 200, path
 
-    assert {"/debug/settings", "/debug/cache", "/debug/lease", "/debug/allocations"} <= {*pages}
+    assert {"/debug/settings", "/debug/cache", "/debug/leases", "/debug/allocations"} <= {*pages}
     assert {"/debug/devices", "/debug/drift", "/debug/tasks", "/debug/verdicts"} <= {*pages}
     assert pages["/debug/settings"]["identity"]["node_name"] == NODE
     assert len(pages["/debug/devices"]["inventory"]["devices"]) == 2
-    assert pages["/debug/lease"]["holder"].startswith(f"{NODE}_")
+    assert pages["/debug/leases"]["holder"].startswith(f"{NODE}_")
     names = {task["name"] for task in pages["/debug/tasks"]}
     assert {"web-server", "lease-elector", "kubelet-registrar", "own-pod-watch"} <= names
     assert b"PRIVATE KEY" not in orjson.dumps(pages)

@@ -161,7 +161,7 @@ async def test_pages_show_lease_and_cache():
     async with leading(role):
         pages = {name: page() for name, page in role.pages().items()}
 
-    assert pages["lease"] == {"holder": "node-1_a", "identity": "node-1_a", "may_act": True}
+    assert pages["leases"] == {"holder": "node-1_a", "identity": "node-1_a", "may_act": True}
     assert pages["cache"].keys() == {
         "is_synced",
         "nodes",
