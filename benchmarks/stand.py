@@ -105,7 +105,7 @@ class DaemonProcess:
     async def _wait_for(self, wanted: Callable[[Any], bool]) -> None:
         async with asyncio.timeout(START_DEADLINE_S):
             async for _ in every(0.1):
-                if wanted(await self.page("lease")):
+                if wanted(await self.page("leases")):
                     return
 
     async def wait_until_ready(self) -> None:

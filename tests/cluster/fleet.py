@@ -11,7 +11,7 @@ In a test or a benchmark, everything blocking, nothing needs an event loop:
         fleet.watch.wait_bound(names)                # fleet.watch.pods[name] is the object now
         fleet.delete_pods(names)                     # gone at once: there is no kubelet
         fleet.books().check()                        # annotations against /debug/cache
-        fleet.replicas["1"].page("lease")            # any page of /debug
+        fleet.replicas["1"].page("leases")           # any page of /debug
 
 What is real: API server, etcd, kube-scheduler with the chart's profile and mutual TLS to the
 extender, the chart itself (rights, policies, lease), the daemon with the chart's settings and its

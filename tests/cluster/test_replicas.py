@@ -134,7 +134,7 @@ def test_pods_are_bound_once_while_leaders_are_killed_and_frozen(fleet, audit):
     # It signs up as one who would lead, and that is all.
     # (A bind frozen between the last look at the lease and the send: the API server refuses it.)
     assert audit.written_by(second, since=since) <= {"leases"}
-    assert third.page("lease")["may_act"]
+    assert third.page("leases")["may_act"]
     assert audit.bindings() == Counter(names)
     assert all(len(nodes) == 1 for nodes in fleet.watch.nodes_of.values())
     assert {pod["spec"]["nodeName"] for pod in fleet.api.list(pods_path())} <= names_nodes(third)
