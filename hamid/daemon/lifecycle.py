@@ -28,10 +28,13 @@ log = structlog.get_logger(__name__)
 STOPPED = 0
 FAILED = 1
 MISCONFIGURED = 2
+SWITCH_INTERVAL_S = 0.0005
 
 
 def run(settings: Settings) -> int:
     """Run the daemon until it is told to stop; returns the exit code."""
+    # Work in threads must not keep the loop, and with it the lease, waiting for 5 ms at a time.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         asyncio.run(_serve(settings))
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the last place to say it

@@ -96,6 +96,7 @@ class Preemptor:
     Attributes:
         writer: of the events that tell the authors of victims why.
         clock, wall_clock: monotonic seconds, and seconds since the epoch.
+        rest_s: how long to rest after the last search.
     """
 
     kube: KubePort
@@ -112,6 +113,7 @@ class Preemptor:
     _looked_at: dict[str, LastTry] = field(default_factory=dict, init=False)
     _hopeless: dict[tuple[PodRequest | None, int], float] = field(default_factory=dict, init=False)
     _is_failing: bool = field(default=False, init=False)
+    rest_s: float = field(default=0.0, init=False)
 
     async def run(self) -> None:
         """Make room until cancelled."""
@@ -141,6 +143,8 @@ class Preemptor:
                     continue
                 if await self._preempt(record, last, budgets):
                     self._looked_at[record.pod_uid] = last
+                # Half of the time at most: kube-scheduler's calls want the same interpreter.
+                await pause(self.rest_s)
         except KubeError as error:
             self._complain(error)
             return False
@@ -233,7 +237,9 @@ class Preemptor:
             may_violate=may_violate,
             now_s=now_s,
         )
+        began_at_s = self.clock()
         found = await asyncio.to_thread(eviction, asking, nodes)
+        self.rest_s = self.clock() - began_at_s
         if found is None:
             return None
         # Quotas are no shortage of cards: who is over them is not helped by any eviction.

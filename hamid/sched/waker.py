@@ -52,6 +52,9 @@ _PATIENCE_S: Final = 1.0
 _ROUND: Final = 20
 """Pods woken in one round: a thousand that could go at once are woken in ten seconds."""
 _LOOKED_AT: Final = 500
+_REST: Final = 5
+"""A fifth of the time at most goes into looking who fits: kube-scheduler's calls, and the renewal of
+the lease, want the same interpreter."""
 _COMPLAINED_OF: Final = 5
 
 
@@ -86,6 +89,7 @@ class Waker:
     Attributes:
         clock: monotonic.
         wall_clock: seconds since the epoch, for the annotation.
+        rest_s: how long to rest after the last round, beside `wake_delay_s`.
     """
 
     kube: KubePort
@@ -102,6 +106,7 @@ class Waker:
     _has_begun: bool = field(default=False, init=False)
     _began_at_s: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
+    rest_s: float = field(default=0.0, init=False)
 
     async def run(self) -> None:
         """Wake until cancelled."""
@@ -112,7 +117,7 @@ class Waker:
             seen = freed.serial
             await pause(self.settings.wake_delay_s)
             while await self.step():
-                await pause(self.settings.wake_delay_s)
+                await pause(self.settings.wake_delay_s + self.rest_s)
 
     async def step(self) -> bool:
         """One round; returns whether there may be more to do soon."""
@@ -124,7 +129,9 @@ class Waker:
             return False
         names = {name for waiter in waiters for name in waiter.node_names}
         nodes = {name: node for name in names if (node := self.cache.snapshot(name)) is not None}
+        began_at_s = self.clock()
         found = await asyncio.to_thread(fitting, waiters, nodes, policies=self.settings.policies)
+        self.rest_s = (_REST - 1) * (self.clock() - began_at_s)
         fresh = [request for request in found if self._is_due(request.pod_uid)]
         for request in fresh[:_ROUND]:
             await self._wake(request)

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from hamid.kube.fake import Fault, FaultKind
@@ -77,6 +79,17 @@ async def test_a_pod_is_woken_once_there_is_room(crowd):
     assert await crowd.waker.step()
     assert await crowd.is_woken(call)
     assert crowd.count("woken") == 1
+
+
+async def test_a_fifth_of_the_time_at_most_goes_into_looking_who_fits(crowd):
+    seconds = itertools.count()  # one between any two looks at the clock
+    crowd.waker.clock = lambda: float(next(seconds))
+    await crowd.refuse(waiting("uid-1", mib=30_000))
+    await crowd.leave()
+
+    await crowd.waker.step()
+
+    assert crowd.waker.rest_s == 4
 
 
 async def test_a_pod_is_woken_once_its_quota_is_raised(crowd):
