@@ -12,6 +12,7 @@ connection, which kube-scheduler would otherwise keep using.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -173,6 +174,10 @@ class Extender:
         except HamidError as error:
             return self._failed(str(error))
         require_term(self._leadership, self._cache)
+        if record.request is not None and not record.node_name:
+            await self._warm_up(record.request, names)
+            require_term(self._leadership, self._cache)
+            record = self._cache.pod(record.pod_uid) or record
         if record.node_name:
             return self._failed(f"pod {record.pod_key} is bound to {record.node_name} already")
         if record.problem:
@@ -182,6 +187,12 @@ class Extender:
             self._metrics.decisions.labels("not-ours").inc()
             return FilterResult(node_names=names)
         return self._decide(record.request, record.payer, names)
+
+    async def _warm_up(self, request: PodRequest, names: tuple[str, ...]) -> None:
+        """Do what takes long with pauses, in which the lease is renewed and watches go on."""
+        self._learn(request)
+        for _ in self._placer.warming(request, self._cache.known(names).values()):
+            await asyncio.sleep(0)
 
     def _failed(self, error: str) -> FilterResult:
         self._metrics.decisions.labels("failed").inc()
@@ -235,7 +246,6 @@ class Extender:
         Also returns the nodes as they were.
         """
         self._cache.forget(request.pod_uid)
-        self._learn(request)
         record = self._cache.pod(request.pod_uid)
         nodes = self.nominations.laid_over(
             self._snapshots(names),

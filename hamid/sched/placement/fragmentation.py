@@ -198,6 +198,7 @@ class Fragmentation:
         )
         self._least_by_cpu: dict[int, int] = {}
         self._least_by_memory: dict[int, int] = {}
+        self._card_costs: dict[tuple[Card, int], int] = {}
 
     def number(self, ask: CardAsk) -> int:
         """A number for the ask, for the methods below; it stays the same."""
@@ -212,6 +213,7 @@ class Fragmentation:
         if view is None:
             if len(self._views) >= _KEPT:
                 self._views.clear()
+                self._card_costs.clear()
             view = self._views[key] = View(*key)
         return self.refreshed(view)
 
@@ -238,12 +240,10 @@ class Fragmentation:
 
     def bound(self, view: View, number: int) -> int | None:
         """A score that no choice for the ask exceeds, but for the CPU that it asks for."""
-        try:
-            return view.bounds[number]
-        except KeyError:
+        if number not in view.bounds:
             choice = self._choose(view, number, NO_HOST)
-            found = view.bounds[number] = None if choice is None else choice.score
-            return found
+            view.bounds[number] = None if choice is None else choice.score
+        return view.bounds[number]
 
     def choose(self, view: View, number: int, host: HostAmount) -> Choice | None:
         """The best cards of the node for the ask, or None where there are too few that fit."""
@@ -262,9 +262,11 @@ class Fragmentation:
     def card_cost(self, usage: DeviceUsage, number: int) -> int:
         """What the ask costs on this card, were it alone in its node: the smaller the better."""
         card = self._states.of(usage, is_cordoned=False)
-        view = View((card,), _UNKNOWN_HOST.cpu_milli, _UNKNOWN_HOST.memory_mib)
-        step = self._states.step(self.refreshed(view).cards[0], number)
-        return 0 if step is None else -self._score(view, step, NO_HOST)
+        if (card, number) not in self._card_costs:
+            view = View((card,), _UNKNOWN_HOST.cpu_milli, _UNKNOWN_HOST.memory_mib)
+            step = self._states.step(self.refreshed(view).cards[0], number)
+            self._card_costs[card, number] = -self._score(view, step, NO_HOST) if step else 0
+        return self._card_costs[card, number]
 
     def cost(self, node: NodeSnapshot, after: NodeSnapshot, host: HostAmount) -> int:
         """What it costs that the node becomes another; the same figure as a choice's, negated."""

@@ -34,7 +34,7 @@ from hamid.sched.placement.refusal import AlikeRefusal, Refusal
 from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from hamid.model.node import HostAmount, NodeSnapshot
     from hamid.model.request import PodRequest
@@ -53,6 +53,8 @@ CHOICE_ROWS_KEPT: Final = 128
 """Rows of choices; at 1,000 nodes, one takes about a hundred kilobytes."""
 
 _SLACK: Final = 16
+_SLICE: Final = 8
+"""Searches of a slice; each takes a millisecond or so."""
 _REFUSALS_KEPT: Final = 4_096
 
 
@@ -100,29 +102,60 @@ class Placer:
 
     def place(self, request: PodRequest, nodes: Iterable[NodeSnapshot]) -> Placement | Unplaceable:
         """Return what `place` returns."""
+        self._adopt()
+        ask = self._ask_by_choice(request)
+        if ask is not None:
+            return self._place_by_choice(request, ask, nodes)
+        return self._place_by_search(request, nodes)
+
+    def warming(self, request: PodRequest, nodes: Iterable[NodeSnapshot]) -> Iterator[None]:
+        """Do most of the work of `place` beforehand, in slices: others may run after each.
+
+        A pod of several containers costs a search a node, on a thousand nodes a second together.
+        """
+        self._adopt()
+        if self._ask_by_choice(request) is not None:
+            return
+        searched = 0
+        for node in nodes:
+            row = self._row_of(request)  # anew: others may have changed what is kept
+            cell = row.get(node.node_name)
+            if cell is not None and cell.node is node:
+                continue
+            row[node.node_name] = self._searched(request, node)
+            searched += 1
+            if searched % _SLICE == 0:
+                yield
+
+    def _adopt(self) -> None:
         typical = self.arrivals.typical
         if typical.generation != self._measure.generation:
             self._measure.adopt(typical)
             self._rows.clear()
             self._choice_rows.clear()
-        ask = lone_ask(request)
-        if ask is not None and self._policies.for_request(request) == BY_FRAGMENTATION:
-            return self._place_by_choice(request, ask, nodes)
-        return self._place_by_search(request, nodes)
+
+    def _ask_by_choice(self, request: PodRequest) -> CardAsk | None:
+        if self._policies.for_request(request) != BY_FRAGMENTATION:
+            return None
+        return lone_ask(request)
+
+    def _row_of(self, request: PodRequest) -> dict[str, _Cell]:
+        shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
+        return _row(self._rows, shape, self._rows_kept)
+
+    def _searched(self, request: PodRequest, node: NodeSnapshot) -> _Cell:
+        outcome = place_on_node(request, node, policies=self._policies, measure=self._measure)
+        return _Cell(node, outcome)
 
     def _place_by_search(
         self, request: PodRequest, nodes: Iterable[NodeSnapshot]
     ) -> Placement | Unplaceable:
-        shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
-        row = _row(self._rows, shape, self._rows_kept)
+        row = self._row_of(request)
         outcomes: dict[str, NodePlacement | Refusal] = {}
         for node in nodes:
             cell = row.get(node.node_name)
             if cell is None or cell.node is not node:
-                outcome = place_on_node(
-                    request, node, policies=self._policies, measure=self._measure
-                )
-                cell = row[node.node_name] = _Cell(node, outcome)
+                cell = row[node.node_name] = self._searched(request, node)
             outcomes[node.node_name] = cell.outcome
         _forget_others(row, outcomes)
         return ranked(outcomes)

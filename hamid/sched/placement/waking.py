@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hamid.model.quota import NO_CHARGE, charge, least_charge, overdrafts
-from hamid.sched.placement.place import NodePlacement, with_allocation
+from hamid.sched.placement.fragmentation import Fragmentation
+from hamid.sched.placement.place import NodePlacement, place_on_node, with_allocation
 from hamid.sched.placement.typical import Arrivals
 from hamid.sched.placement.within import place_within
 
@@ -56,7 +57,7 @@ def fitting(
         policies: of the cluster.
         tries: after so many the rest is left for another time.
     """
-    now = dict(nodes)
+    now, measure = dict(nodes), Fragmentation(_ANY_TYPICAL)
     # Room only shrinks from here on: what did not fit for one does not for the next like it.
     hopeless: dict[tuple[PodRequest, Payer | None], set[str]] = {}
     found: list[PodRequest] = []
@@ -76,7 +77,7 @@ def fitting(
             if tries == 0:
                 return tuple(found)
             tries -= 1
-            outcome = _placed(waiter, node, policies)
+            outcome = _placed(waiter, node, policies, measure)
             if isinstance(outcome, NodePlacement):
                 allocation = outcome.allocation(request.pod_uid)
                 charged[waiter.payer] = before + charge(allocation)
@@ -88,9 +89,13 @@ def fitting(
     return tuple(found)
 
 
-def _placed(waiter: Waiter, node: NodeSnapshot, policies: Policies) -> object:
+def _placed(
+    waiter: Waiter, node: NodeSnapshot, policies: Policies, measure: Fragmentation
+) -> object:
     if not _has_host(waiter.request, node):
         return None
+    if not waiter.bounds:
+        return place_on_node(waiter.request, node, policies=policies, measure=measure)
     return place_within(
         waiter.request, node, bounds=waiter.bounds, policies=policies, typical=_ANY_TYPICAL
     )
