@@ -5,7 +5,8 @@ long as the node's snapshot is the same value (by identity: the books hand out t
 something changes), so that a decision costs a look at each node and work on those that changed.
 The answer is always that of `place`.
 
-Pods of one container under the policy `fragmentation` are most of them. Their cells hold choices
+Nodes in the same state are searched once (`Alike`). Pods of one container under the policy
+`fragmentation` are most of them. Their cells hold choices
 by the node's state in terms of the measure (`View`), and nothing else: what a refusal says is
 worked out once a state, what a pod gets only where it is asked for (`Ranking`). When other shapes
 become typical, states stay what they are, and only their figures are worked out anew.
@@ -19,6 +20,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from hamid.sched.placement.alike import Alike, state_of
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import (
     Placement,
@@ -93,6 +95,7 @@ class Placer:
         self._policies = policies
         self._measure = Fragmentation(self.arrivals.typical)
         self._rows_kept = rows_kept
+        self._alike = Alike()
         self._rows: OrderedDict[PodRequest, dict[str, _Cell]] = OrderedDict()
         self._choice_rows: OrderedDict[tuple[int, HostAmount], dict[str, _ChoiceCell]] = (
             OrderedDict()
@@ -133,6 +136,7 @@ class Placer:
             self._measure.adopt(typical)
             self._rows.clear()
             self._choice_rows.clear()
+            self._alike.clear()
 
     def _ask_by_choice(self, request: PodRequest) -> CardAsk | None:
         if self._policies.for_request(request) != BY_FRAGMENTATION:
@@ -140,12 +144,17 @@ class Placer:
         return lone_ask(request)
 
     def _row_of(self, request: PodRequest) -> dict[str, _Cell]:
-        shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
-        return _row(self._rows, shape, self._rows_kept)
+        return _row(self._rows, _shape(request), self._rows_kept)
 
     def _searched(self, request: PodRequest, node: NodeSnapshot) -> _Cell:
-        outcome = place_on_node(request, node, policies=self._policies, measure=self._measure)
-        return _Cell(node, outcome)
+        def search(node: NodeSnapshot) -> NodePlacement | Refusal:
+            return place_on_node(request, node, policies=self._policies, measure=self._measure)
+
+        if request.selection.names_single_devices:
+            return _Cell(node, search(node))
+        ordered = in_order(node)
+        state = state_of(ordered, self._measure.view(ordered).cards)
+        return _Cell(node, self._alike.outcome((_shape(request), state), ordered, search))
 
     def _place_by_search(
         self, request: PodRequest, nodes: Iterable[NodeSnapshot]
@@ -214,6 +223,10 @@ class Placer:
         outcome = place_on_node(request, node, policies=self._policies, measure=self._measure)
         # Without a choice there is no placement.
         return outcome if isinstance(outcome, Refusal) else Refusal(())
+
+
+def _shape(request: PodRequest) -> PodRequest:
+    return replace(request, pod_uid="", namespace="", pod_name="", container_names=())
 
 
 def _row(rows: OrderedDict[_K, dict[str, _V]], key: _K, kept: int) -> dict[str, _V]:

@@ -134,3 +134,19 @@ def test_a_refusal_counts_what_its_own_shortfalls_count():
             plain.needed_count,
             plain.fitting_count,
         )
+
+
+def test_warming_does_all_the_work_in_slices(monkeypatch):
+    placer = Placer(policies=POLICIES)
+    request = asking(1_000, policy=(PolicyName.SPREAD,))
+    nodes = [node(number, number) for number in range(100)]
+
+    slices = sum(1 for _ in placer.warming(request, nodes))
+
+    monkeypatch.setattr(placer, "_searched", None)  # place has nothing left to search
+    assert slices > 10
+    assert len(placer.place(request, nodes).ranked) == 100
+
+
+def test_warming_is_not_needed_where_choices_are_quick():
+    assert not list(Placer(policies=POLICIES).warming(asking(1_000), [node(0, 0)]))
