@@ -119,16 +119,17 @@ class Placer:
         self._adopt()
         if self._ask_by_choice(request) is not None:
             return
-        searched = 0
+        shape, searched = _shape(request), 0
+        row = _row(self._rows, shape, self._rows_kept)
         for node in nodes:
-            row = self._row_of(request)  # anew: others may have changed what is kept
             cell = row.get(node.node_name)
             if cell is not None and cell.node is node:
                 continue
-            row[node.node_name] = self._searched(request, node)
+            row[node.node_name] = self._searched(request, shape, node)
             searched += 1
             if searched % _SLICE == 0:
                 yield
+                row = _row(self._rows, shape, self._rows_kept)  # others may have forgotten it
 
     def _adopt(self) -> None:
         typical = self.arrivals.typical
@@ -143,10 +144,7 @@ class Placer:
             return None
         return lone_ask(request)
 
-    def _row_of(self, request: PodRequest) -> dict[str, _Cell]:
-        return _row(self._rows, _shape(request), self._rows_kept)
-
-    def _searched(self, request: PodRequest, node: NodeSnapshot) -> _Cell:
+    def _searched(self, request: PodRequest, shape: PodRequest, node: NodeSnapshot) -> _Cell:
         def search(node: NodeSnapshot) -> NodePlacement | Refusal:
             return place_on_node(request, node, policies=self._policies, measure=self._measure)
 
@@ -154,17 +152,18 @@ class Placer:
             return _Cell(node, search(node))
         ordered = in_order(node)
         state = state_of(ordered, self._measure.view(ordered).cards)
-        return _Cell(node, self._alike.outcome((_shape(request), state), ordered, search))
+        return _Cell(node, self._alike.outcome((shape, state), ordered, search))
 
     def _place_by_search(
         self, request: PodRequest, nodes: Iterable[NodeSnapshot]
     ) -> Placement | Unplaceable:
-        row = self._row_of(request)
+        shape = _shape(request)
+        row = _row(self._rows, shape, self._rows_kept)
         outcomes: dict[str, NodePlacement | Refusal] = {}
         for node in nodes:
             cell = row.get(node.node_name)
             if cell is None or cell.node is not node:
-                cell = row[node.node_name] = self._searched(request, node)
+                cell = row[node.node_name] = self._searched(request, shape, node)
             outcomes[node.node_name] = cell.outcome
         _forget_others(row, outcomes)
         return ranked(outcomes)
