@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hamid.aiokit.latest import Latest
-from hamid.aiokit.ticker import every
+from hamid.aiokit.ticker import every, pause
 from hamid.hooks.lent import LentContainer
 from hamid.hooks.shares import rates
 from hamid.hooks.whose import MappedPages
@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 
 LOOK_AGAIN_NS: Final = 250_000_000
 """After this, containers that came and went, and changed limits, are looked for."""
+IDLE_S: Final = 0.26
+"""How often to look while no container uses its devices: heartbeats do not get old by it."""
 IDLE_INTERVALS: Final = 5
 """So many looks are left out while nobody lends: a heartbeat is all that is needed."""
 
@@ -82,18 +84,20 @@ class Lender:
     _containers: dict[str, LentContainer] = field(default_factory=dict)
     _looked_ns: int = -LOOK_AGAIN_NS
     _left_out: int = 0
+    is_busy: bool = field(default=False, init=False)
+    """Whether any container used its devices at the last look."""
     _watched: set[str] = field(default_factory=set)
     """Devices whose processes the driver tells of: there errors of our measure get corrected."""
 
     async def run(self) -> None:
         """Decide until cancelled."""
         try:
-            async for _ in every(self.interval_s):
+            while True:
                 await self.step()
+                await pause(self.interval_s if self.is_busy else IDLE_S)
         finally:
-            for container in self._containers.values():
-                container.close()
-            self._containers = {}
+            # There, for what is under way in the thread may open more of them yet.
+            await self.thread.call(self._find, {})
 
     async def step(self) -> None:
         """Look at all pages once, and say what each may do now."""
@@ -107,6 +111,7 @@ class Lender:
             return
         self._left_out = 0
         if not self._containers:
+            self.is_busy = False
             return
         await self.thread.call(self._decide, self.clock_ns())
 
@@ -166,14 +171,15 @@ class Lender:
             container.weigh(held.get(container.page_key, {}), before.get(name, {}))
 
     def _find(self, directories: Mapping[str, ContainerDirs]) -> None:
-        for grant_id in self._containers.keys() - directories.keys():
-            self._containers.pop(grant_id).close()
+        containers = dict(self._containers)  # the loop may be reading those it has
+        for grant_id in containers.keys() - directories.keys():
+            containers.pop(grant_id).close()
         for grant_id, dirs in directories.items():
-            known = self._containers.get(grant_id)
+            known = containers.get(grant_id)
             if known is not None and known.is_current():
                 continue
             if known is not None:
-                self._containers.pop(grant_id).close()
+                containers.pop(grant_id).close()
             opened = LentContainer.open(
                 grant_id,
                 limits_dir=dirs.limits,
@@ -181,7 +187,8 @@ class Lender:
                 is_weighed=self.weighs_memory,
             )
             if opened is not None:
-                self._containers[grant_id] = opened
+                containers[grant_id] = opened
+        self._containers = containers
 
     def _observe(self, loads: Iterable[ProcessLoad], now_ns: int) -> None:
         percent: dict[tuple[object, str], float] = {}
@@ -230,6 +237,11 @@ class Lender:
                 container.say(index, rate, is_contended=is_contended)
         for container in self._containers.values():
             container.beat(now_ns)
+        self.is_busy = any(
+            use.tenant.is_active
+            for container in self._containers.values()
+            for use in container.uses
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -247,7 +259,8 @@ class LoadSampler:
     async def run(self) -> None:
         """Ask until cancelled."""
         async for _ in every(self.interval_s):
-            await self.lender.sample()
+            if self.lender.is_busy:
+                await self.lender.sample()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -247,7 +247,8 @@ async def test_what_else_keeps_a_device_busy_is_not_held_against_a_container(nod
 class Asked:
     """Stands for a lender: counts how often it is to ask the driver."""
 
-    def __init__(self):
+    def __init__(self, *, is_busy=True):
+        self.is_busy = is_busy
         self.count = 0
         self.is_enough = asyncio.Event()
 
@@ -266,6 +267,36 @@ async def test_the_driver_is_asked_again_and_again_by_a_service_of_its_own():
         await asked.is_enough.wait()
 
     assert asked.count >= 3
+
+
+@pytest.mark.looptime
+async def test_the_driver_is_left_alone_while_no_container_uses_a_device():
+    asked = Asked(is_busy=False)
+    async with running(LoadSampler(lender=asked)):
+        await asyncio.sleep(10)
+
+    assert asked.count == 0
+
+
+async def test_who_uses_a_device_makes_the_lender_busy_until_it_stops(node):
+    container = node.add("a", 30)
+    await node.step(500)
+    before = node.lender.is_busy
+    container.claim(wanted=node.now_ns)
+    await node.step()
+    meanwhile = node.lender.is_busy
+    await node.step(500)
+
+    assert (before, meanwhile, node.lender.is_busy) == (False, True, False)
+
+
+async def test_what_is_found_while_the_lender_ends_is_closed(node):
+    for number in range(50):
+        node.add(f"c{number}", 30)
+    async with running(node.lender):
+        await asyncio.sleep(0)  # the first look has begun, in the thread
+
+    assert node.lender._containers == {}
 
 
 async def test_without_the_driver_nothing_is_corrected(node):
