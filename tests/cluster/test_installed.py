@@ -244,10 +244,9 @@ def test_uninstalled_it_is_gone_but_for_what_tenants_hold(hamid: Installed) -> N
         (3000, "CUDA_SUCCESS"),
         (1, "CUDA_ERROR_OUT_OF_MEMORY"),
     ]
-    # The last to go is what the cluster collects by itself.
-    cluster.wait_for(
-        "endpointslices.discovery.k8s.io", lambda slices: not slices, namespace=NAMESPACE
-    )
+    # The last to go are pods that take their time, and what the cluster collects by itself.
+    for last in ("pods", "endpointslices.discovery.k8s.io"):
+        cluster.wait_for(last, lambda found: not found, namespace=NAMESPACE)
     assert left_in_namespace(cluster) == {
         "configmap/kube-root-ca.crt",
         "serviceaccount/default",
