@@ -5,6 +5,7 @@ Of a thousand nodes that fit, the best one's cards are wanted, and those of a fe
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
@@ -21,8 +22,8 @@ class _Ranked(Sequence[NodePlacement]):
 
     __slots__ = ()
 
-    def _at(self, place: int) -> NodePlacement:
-        raise NotImplementedError
+    @abstractmethod
+    def _at(self, place: int) -> NodePlacement: ...
 
     @overload
     def __getitem__(self, index: int) -> NodePlacement: ...
