@@ -280,7 +280,8 @@ def test_only_the_leader_wakes_a_waiting_pod_and_changes_nothing_else_of_it(
     assert refusal in leader.can(*note("another=1"))
     assert "nothing but annotations" in leader.can("label", "pod", unbound, "-n", "default", "a=b")
     assert not leader.bind(unbound, "worker")
-    assert "may not write a pod on node" in leader.can(*wake)
+    assert 'may not write a pod on node "worker"' in leader.can(*wake)
+    assert not worker.can(*note("kept=3"))
 
 
 @pytest.mark.usefixtures("lease")
