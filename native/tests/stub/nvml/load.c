@@ -49,7 +49,8 @@ static unsigned long long now_us(void)
 	return (unsigned long long)now.tv_sec * 1000000ull + (unsigned long long)now.tv_nsec / 1000;
 }
 
-/* Who was busy in the last window; *count says how much room there is, then how many there are. */
+/* Who was busy in the last window; *count says how much room there is, then how many there are. Without
+ * room it is how many there can be, as the driver documents it: so the list may grow until it is asked for. */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 							  nvmlProcessUtilizationSample_t *samples,
 							  unsigned int *count,
@@ -65,7 +66,12 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 		return NVML_ERROR_NOT_SUPPORTED;
 	struct engine *engine = engine_of(&view, &state);
 	unsigned long long now = now_us();
-	unsigned int found = 0, room = samples ? *count : 0;
+	unsigned int found = 0, room = *count;
+
+	if (engine && !samples) {
+		*count = ENGINE_CHANNELS;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	}
 
 	for (size_t i = 0; engine && i < engine->channel_count && now > since_us; i++) {
 		struct engine_channel *channel = &engine->channels[i];
