@@ -68,7 +68,7 @@ test: check test-python ## everything: lint, types, tests on the oldest and newe
 test-gpu: setup native ## what needs a real GPU
 	$(BIN)/pytest tests/gpu
 
-# 3: not on this machine; the tests then say why, or fail where CI or HAMID_REQUIRE_CLUSTER is set.
+# 3: not on this machine; the tests then say why, or fail where HAMID_REQUIRE_ALL is set.
 cluster-build: setup ## build the Kubernetes that test-cluster starts, and the chart's images (minutes, once)
 	PYTHON=$(abspath $(BIN))/python tests/cluster/up/build.sh || [ $$? = 3 ]
 	PYTHON=$(abspath $(BIN))/python tests/cluster/up/chart-images.sh || [ $$? = 3 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
 pytest.register_assert_rewrite("tests.contracts")  # so that their asserts explain themselves
 
@@ -21,6 +22,24 @@ hypothesis.settings.register_profile(
     "hamid", derandomize=True, deadline=None, database=None, max_examples=50
 )
 hypothesis.settings.load_profile("hamid")
+
+
+# Where HAMID_REQUIRE_ALL is set, as in CI, a test that is left out fails: a tool that went missing
+# would else go unnoticed. Only these reasons count, for no package mends them.
+MUST_RUN = bool(os.environ.get("HAMID_REQUIRE_ALL"))  # noqa: TID251 - whoever runs the tests says so
+MAY_BE_LEFT_OUT = ("only with HAMID_LONG=1", "no GPU here", "clients of CUDA 10.2 need Python 3.10")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn what was left out for want of something into a failure, where all must run."""
+    report = yield
+    if MUST_RUN and report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        if not any(words in reason for words in MAY_BE_LEFT_OUT):
+            report.outcome = "failed"
+            report.longrepr = f"this has to run here: {reason}"
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

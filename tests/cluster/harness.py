@@ -8,7 +8,6 @@ a test that shares its thread with an event loop calls them through a thread.
 import base64
 import http.client
 import json
-import os
 import shutil
 import ssl
 import subprocess
@@ -37,9 +36,7 @@ class ClusterUnavailable(Exception):
 
 
 def do_without(why: ClusterUnavailable) -> NoReturn:
-    """Skip the test; or fail it, where CI or HAMID_REQUIRE_CLUSTER says that it has to run."""
-    if any(os.environ.get(name) for name in ("CI", "HAMID_REQUIRE_CLUSTER")):  # noqa: TID251
-        pytest.fail(f"this has to run here: {why}")
+    """Skip the test, which fails it where all must run (tests/conftest.py)."""
     pytest.skip(str(why))
 
 
