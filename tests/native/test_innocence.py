@@ -115,6 +115,7 @@ def run(program, directory, env):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        bufsize=0,  # what is read beyond the prompt would be lost to communicate()
     ) as process:
         said = b""
         while PROMPTS[program] not in said:

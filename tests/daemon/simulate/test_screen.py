@@ -12,7 +12,8 @@ from hamid.daemon.simulate.screen import Screen
 EMPTY = Picture(cards=(), waiting=(), counts=Counter(), bare_nodes=("bare",), head=("head",))
 
 
-def test_on_a_terminal_a_picture_replaces_the_one_before():
+def test_on_a_terminal_a_picture_replaces_the_one_before(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
 
     with Screen.opened(console) as screen:
