@@ -8,7 +8,8 @@ others for want of CPU and then asks us (the verb `preempt`, see `preempt_verb`)
        kube-scheduler showed us: those that all its own rules let the pod on;
     2. the cards are kept for the pod (`nominations`), so that no other takes them meanwhile;
     3. the victims are evicted through the Eviction API, those that a budget counts first: the API
-       server has the last word on budgets, and where it says no, nobody else is evicted.
+       server has the last word, and where it says no to one, nobody else is evicted. That one is
+       spared for a while, and it is worked out anew.
 
 When they have ended, kube-scheduler tries the pod again by itself, or is made to (`waker`).
 """
@@ -26,7 +27,7 @@ from hamid.aiokit.ticker import pause
 from hamid.codec.disruption_budget import decode_budget
 from hamid.codec.extender import NodeVictims
 from hamid.errors import KubeError
-from hamid.kube.errors import Conflict, NotFound, TooManyRequests
+from hamid.kube.errors import Conflict, NotFound, TooManyRequests, Unavailable
 from hamid.kube.events import Subject
 from hamid.kube.port import POD_DISRUPTION_BUDGETS
 from hamid.model.quota import charge, overdrafts
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
     from hamid.sched.nominations import Nominations
-    from hamid.sched.placement.preemption import Eviction
+    from hamid.sched.placement.preemption import Eviction, HeldNode
     from hamid.sched.records import PodRecord
     from hamid.sched.refused import LastTry, Refused
     from hamid.sched.settings import SchedSettings
@@ -58,6 +59,8 @@ _IDLE_S: Final = 5.0
 _HOPELESS_S: Final = 10.0
 """For so long it is not worked out again for pods like one that could not be helped."""
 _AT_ONCE: Final = 20
+_SPARED_S: Final = 60.0
+"""For so long nobody is chosen again whose eviction was refused, by a budget or a webhook."""
 _MARGIN_S: Final = 60.0
 """How long cards are kept beyond the time that the victims have to end."""
 _NOBODY: Final = NodeVictims(pod_uids=())
@@ -112,6 +115,7 @@ class Preemptor:
     name: str = "preemptor"
     _looked_at: dict[str, LastTry] = field(default_factory=dict, init=False)
     _hopeless: dict[tuple[PodRequest | None, int], float] = field(default_factory=dict, init=False)
+    _spared: dict[str, float] = field(default_factory=dict, init=False)
     _is_failing: bool = field(default=False, init=False)
     rest_s: float = field(default=0.0, init=False)
 
@@ -119,6 +123,7 @@ class Preemptor:
         """Make room until cancelled."""
         self.nominations.clear()
         self._looked_at.clear()
+        self._spared.clear()
         seen = 0
         while True:
             await self.refused.wait(since=seen, timeout_s=_IDLE_S)
@@ -129,6 +134,7 @@ class Preemptor:
 
     async def step(self) -> bool:
         """Look once at the pods that were refused since; returns whether some are left."""
+        is_any_left = False
         self.nominations.keep_only(self._is_waiting)
         self.refused.keep_only({uid for uid in self.refused.tries() if self._is_waiting(uid)})
         if not self.settings.preempts or not self.cache.is_synced:
@@ -143,13 +149,15 @@ class Preemptor:
                     continue
                 if await self._preempt(record, last, budgets):
                     self._looked_at[record.pod_uid] = last
+                elif _kind_of(record) not in self._hopeless:
+                    is_any_left = True
                 # Half of the time at most: kube-scheduler's calls want the same interpreter.
                 await pause(self.rest_s)
         except KubeError as error:
             self._complain(error)
             return False
         self._is_failing = False
-        return len(asking) > _AT_ONCE
+        return is_any_left or len(asking) > _AT_ONCE
 
     async def budgets(self) -> tuple[Budget, ...]:
         """All there are; none where the API server does not know of any.
@@ -173,6 +181,7 @@ class Preemptor:
         for pod_uid in self._looked_at.keys() - tries.keys():
             del self._looked_at[pod_uid]
         self._hopeless = {kind: end for kind, end in self._hopeless.items() if end > now}
+        self._spared = {uid: end for uid, end in self._spared.items() if end > now}
         found = [
             (record, last)
             for pod_uid, last in tries.items()
@@ -204,10 +213,10 @@ class Preemptor:
             return False
         if self.refused.tries().get(record.pod_uid) is None or not self._is_waiting(record.pod_uid):
             return True  # it was placed meanwhile
-        if self.nominations.get(record.pod_uid) is None:
-            self.nominate(record, found)
-            await self._evict(record, found)
-        return True
+        if self.nominations.get(record.pod_uid) is not None:
+            return True
+        self.nominate(record, found)
+        return await self._evict(record, found)
 
     async def find(
         self,
@@ -229,6 +238,8 @@ class Preemptor:
             budgets=budgets,
             now_s=now_s,
         )
+        if not may_violate:
+            nodes = tuple(map(self._sparing, nodes))
         asking = Asking(
             request=record.request,
             priority=record.priority,
@@ -245,6 +256,19 @@ class Preemptor:
         # Quotas are no shortage of cards: who is over them is not helped by any eviction.
         asked = charge(found.placement.allocation(record.pod_uid))
         return None if overdrafts(self.cache.bounds(record.payer), asked) else found
+
+    def _sparing(self, held: HeldNode) -> HeldNode:
+        """The node where nobody is chosen of whom the Eviction API says no.
+
+        It does so of pods that several budgets count, whatever these allow.
+        """
+        holders = (
+            replace(holder, is_protected=True)
+            if len(holder.budgets) > 1 or holder.pod_uid in self._spared
+            else holder
+            for holder in held.holders
+        )
+        return replace(held, holders=tuple(holders))
 
     async def elsewhere(self, record: PodRecord, names: Collection[str]) -> Eviction | None:
         """Whom we shall evict for the pod on nodes other than these; None if nobody.
@@ -287,32 +311,29 @@ class Preemptor:
             victim_uids=sorted(victims),
         )
 
-    async def _evict(self, record: PodRecord, found: Eviction) -> None:
-        evicted = 0
+    async def _evict(self, record: PodRecord, found: Eviction) -> bool:
+        """Returns whether all of them go; if not, no cards are kept for the pod."""
         for holder in sorted(found.victims, key=lambda each: not each.budgets):
             victim = self.cache.pod(holder.pod_uid)
             if victim is None:
                 continue
             if not self.leadership.may_act():
-                return
+                return False
             outcome = "failed"
             try:
                 await self.kube.evict(
                     namespace=victim.namespace, name=victim.pod_name, uid=victim.pod_uid
                 )
                 outcome = "evicted"
-                evicted += 1
             except (NotFound, Conflict):
                 outcome = "gone"
             except TooManyRequests as error:
                 outcome = "forbidden"
                 log.info("eviction refused", pod=victim.pod_key, error=error.message)
-                if not evicted:
-                    self.nominations.drop(record.pod_uid)
-                return
-            except KubeError:
-                if not evicted:
-                    self.nominations.drop(record.pod_uid)
+                self._give_up(record, victim, error)
+                return False
+            except KubeError as error:
+                self._give_up(record, victim, error)
                 raise
             finally:
                 self.metrics.evictions.labels(outcome).inc()
@@ -326,6 +347,13 @@ class Preemptor:
                 preemptor=record.pod_key,
                 outcome=outcome,
             )
+        return True
+
+    def _give_up(self, record: PodRecord, victim: PodRecord, error: KubeError) -> None:
+        """What was chosen for the pod is void, for this victim stays."""
+        self.nominations.drop(record.pod_uid)
+        if not isinstance(error, Unavailable) or error.is_answered:
+            self._spared[victim.pod_uid] = self.clock() + _SPARED_S
 
     async def _tell(self, victim: PodRecord, record: PodRecord) -> None:
         await self.writer.warn(

@@ -3,7 +3,7 @@ import pytest
 from hamid.kube.events import EventWriter
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.fake.api import STANDING_CLOCK_S
-from hamid.kube.port import EVENTS, POD_DISRUPTION_BUDGETS, PODS
+from hamid.kube.port import EVENTS, POD_DISRUPTION_BUDGETS, PODS, PatchKind
 from hamid.sched.preemptor import PreemptionMetrics, Preemptor
 from tests.sched.builders import make_devices
 from tests.sched.objects import registered, waiting
@@ -182,15 +182,22 @@ async def test_what_cannot_be_helped_is_not_worked_out_again_and_again(crowd):
     assert crowd.count("no-help", "preemptions") == 2
 
 
-async def protect(crowd, *, allowed):
+async def protect(crowd, *, allowed, name="kept"):
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "kept", "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"selector": {"matchLabels": {"app": "kept"}}},
-        "status": {"disruptionsAllowed": allowed},
     }
     await crowd.world.kube.create(POD_DISRUPTION_BUDGETS, budget)
+    await crowd.world.kube.patch(
+        POD_DISRUPTION_BUDGETS,
+        name,
+        {"status": {"disruptionsAllowed": allowed}},
+        kind=PatchKind.MERGE,
+        namespace="default",
+        subresource="status",
+    )
 
 
 async def test_a_budget_is_not_broken(crowd):
@@ -202,6 +209,74 @@ async def test_a_budget_is_not_broken(crowd):
 
     assert await crowd.names() == {"low-0", "low-1", "urgent"}
     assert crowd.count("no-help", "preemptions") == 1
+
+
+async def test_who_is_counted_by_several_budgets_is_spared(crowd):
+    """The API server evicts no such pod, whatever its budgets allow."""
+    await crowd.place(pod("low", labels={"app": "kept"}), pod("other", priority=1))
+    for name in ("one", "two"):
+        await protect(crowd, allowed=5, name=name)
+    await crowd.refuse(pod("urgent", priority=10))
+
+    await crowd.preemptor.step()
+
+    assert await crowd.names() == {"low", "urgent"}
+
+
+@pytest.mark.parametrize("code", [429, 403, 500])
+async def test_who_cannot_be_evicted_is_spared_and_the_next_best_goes(crowd, code):
+    await crowd.place(pod("low"), pod("other", priority=1))
+    crowd.world.kube.faults.add(
+        Fault(
+            kind=FaultKind.STATUS,
+            verb="create",
+            resource="pods/eviction",
+            name="low",
+            code=code,
+            times=None,
+        )
+    )
+    await crowd.refuse(pod("urgent", priority=10))
+
+    await crowd.preemptor.step()
+    await crowd.preemptor.step()
+
+    assert await crowd.names() == {"low", "urgent"}
+    assert [found.node_name for found in crowd.world.extender.nominations] == ["node-b"]
+
+
+async def test_a_refusal_is_forgotten_after_a_while(crowd):
+    await crowd.place(pod("low"), pod("other", priority=99))
+    crowd.world.kube.faults.add(
+        Fault(kind=FaultKind.STATUS, verb="create", resource="pods/eviction", code=429)
+    )
+    await crowd.refuse(pod("urgent", priority=10))
+    while await crowd.preemptor.step():
+        pass
+    assert "low" in await crowd.names()
+
+    crowd.world.clock.advance(61)
+    await crowd.preemptor.step()
+
+    assert "low" not in await crowd.names()
+
+
+async def test_when_one_of_several_cannot_be_evicted_it_is_worked_out_anew_at_once(crowd):
+    """One has gone already: it counts as leaving, and nobody has its place meanwhile."""
+    halves = [pod(f"low-{n}", mib=15_000, grace_s=20) for n in range(2)]
+    await crowd.place(*halves, pod("big", mib=40_000, priority=1))
+    crowd.world.kube.faults.add(
+        Fault(kind=FaultKind.STATUS, verb="create", resource="pods/eviction", code=429, after=1)
+    )
+    await crowd.refuse(pod("urgent", mib=40_000, priority=10))
+
+    assert await crowd.preemptor.step()
+    await crowd.world.sync()
+    await crowd.preemptor.step()
+
+    (found,) = crowd.world.extender.nominations
+    assert found.node_name == "node-b"
+    assert "big" not in await crowd.names()
 
 
 async def test_where_the_api_server_says_no_nobody_else_is_evicted(crowd):
