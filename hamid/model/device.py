@@ -100,6 +100,14 @@ class DeviceUsage:
         """Containers that may still come."""
         return self.device.slot_count - self.slots_used
 
+    @property
+    def is_over_promised(self) -> bool:
+        """Whether more is promised than there is."""
+        return (
+            min(self.memory_free_mib, self.core_free_percent, self.slots_free) < 0
+            or self.exclusive_count > 1
+        )
+
     def with_share(self, share: DeviceShare) -> DeviceUsage:
         """This usage with one more share on it."""
         return replace(

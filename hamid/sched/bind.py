@@ -201,14 +201,19 @@ class Binder:
         return outcome.allocation(request.pod_uid)
 
     def _is_sound(self, allocation: PodAllocation) -> bool:
-        """Whether all of its devices are still there and in use."""
+        """Whether all of its devices are still there and in use, and hold what is promised of them.
+
+        They may not: a bind of the leader before may have arrived after this pod was placed.
+        """
         node = self.cache.snapshot(allocation.node_name)
         if node is None:
             return False
         usable = {
             usage.device.device_uuid
             for usage in node.usages
-            if usage.device.is_healthy and usage.device.device_uuid not in node.cordoned
+            if usage.device.is_healthy
+            and usage.device.device_uuid not in node.cordoned
+            and not usage.is_over_promised
         }
         return all(share.device_uuid in usable for c in allocation.containers for share in c.shares)
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from hamid.model.device import model_matches
@@ -73,3 +75,20 @@ def test_an_over_promised_device_has_less_than_nothing_free():
     used = make_usage(make_device(memory_mib=1_000)).with_share(make_share(memory_mib=3_000))
 
     assert used.memory_free_mib == -2_000
+
+
+@pytest.mark.parametrize(
+    ("promised", "expected"),
+    [
+        ({"memory_used_mib": 40_000, "core_used_percent": 100, "slots_used": 10}, False),
+        ({"memory_used_mib": 40_001}, True),
+        ({"core_used_percent": 101}, True),
+        ({"slots_used": 11}, True),
+        ({"exclusive_count": 1}, False),
+        ({"exclusive_count": 2}, True),
+    ],
+)
+def test_a_device_is_over_promised_in_any_amount(promised, expected):
+    usage = make_usage(make_device(memory_mib=40_000, slot_count=10))
+
+    assert replace(usage, **promised).is_over_promised is expected

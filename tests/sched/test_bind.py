@@ -18,7 +18,7 @@ from hamid.sched.reservations import Stage
 from hamid.web.errors import Refusal
 from tests.builders import container_object, pod_object
 from tests.sched.builders import make_allocation, make_devices, make_share
-from tests.sched.objects import registered, waiting
+from tests.sched.objects import bound, registered, waiting
 from tests.sched.world import World
 
 
@@ -206,6 +206,29 @@ async def test_a_reserved_device_that_fell_ill_is_replaced(world):
     await world.binder.bind(call.bind("node-a"))
 
     assert memory_used(world) == [0, 1_000]
+
+
+async def test_a_reserved_card_that_the_leader_before_gave_away_is_replaced(world):
+    """Its bind was sent in time and arrived late: after this pod was placed."""
+    call = await placed(world, registered(devices=make_devices(2)), mib=30_000)
+    (kept,) = world.cache.reservation(call.uid).allocation.containers
+    taken = kept.shares[0].device_uuid
+    world.cache.take_pod(bound(make_share(taken, memory_mib=30_000), uid="late"))
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert memory_used(world) == [30_000, 30_000]
+
+
+async def test_where_the_leader_before_gave_all_away_the_bind_is_refused(world):
+    call = await placed(world, mib=30_000)
+    world.cache.take_pod(bound(make_share("card-0", memory_mib=30_000), uid="late"))
+
+    with pytest.raises(BindRefused, match="does not fit on node-a any more"):
+        await world.binder.bind(call.bind("node-a"))
+
+    assert memory_used(world) == [30_000]
+    assert writes(world) == 0
 
 
 async def test_a_node_that_is_gone_is_refused(world):
