@@ -1,42 +1,17 @@
 import asyncio
-import random
-from collections import Counter
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from hamid.aiokit.services import running
 from hamid.codec.standbys import decode_standbys
 from hamid.kube.errors import NotFound
 from hamid.kube.fake import FakeApi, FakeKube, Fault, FaultKind
 from hamid.kube.port import LEASES
-from hamid.sched.elector import BARRED_S, ElectorMetrics, LeaderWork, LeaseElector
+from hamid.sched.elector import BARRED_S
 from hamid.sched.leader_settings import LeaseSettings
+from tests.sched.electors import SETTINGS, lease_of, make_elector
+from tests.sched.world import Clock
 
-SETTINGS = LeaseSettings()
 LEASE_LABEL = "leases.coordination.k8s.io"
-
-
-@dataclass
-class Clock:
-    now_s: float = 1_000.0
-
-    def __call__(self):
-        return self.now_s
-
-
-def make_elector(api, identity, *, clock, settings=SETTINGS, skew_s=0.0):
-    return LeaseElector(
-        kube=FakeKube(api=api, caller=identity),
-        settings=settings,
-        identity=identity,
-        clock=clock,
-        wall_clock=lambda: clock() + 1_700_000_000.0 + skew_s,
-        metrics=ElectorMetrics(CollectorRegistry()),
-        rng=random.Random(identity),
-    )
 
 
 @pytest.fixture
@@ -57,12 +32,6 @@ def a(api, clock):
 @pytest.fixture
 def b(api, clock):
     return make_elector(api, "b", clock=clock)
-
-
-async def lease_of(api):
-    return await FakeKube(api=api, caller="test").get(
-        LEASES, SETTINGS.name, namespace=SETTINGS.namespace
-    )
 
 
 # Taking and holding.
@@ -297,169 +266,6 @@ async def test_a_namespace_that_is_missing_is_said(api, clock, assert_logged):
     assert_logged("lease unreachable")
 
 
-# Leader-only work, and release.
-
-
-@dataclass
-class Work:
-    """Notes when it runs."""
-
-    name: str = "work"
-    is_running: bool = False
-    starts: int = 0
-    may_stop: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def run(self):
-        self.is_running = True
-        self.starts += 1
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.is_running = False
-
-
-async def until(condition):
-    for _ in range(1_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it did not come about")
-
-
-def make_timed(api, identity, settings=SETTINGS):
-    return make_elector(api, identity, clock=asyncio.get_running_loop().time, settings=settings)
-
-
-@pytest.mark.looptime
-async def test_leader_only_work_has_stopped_before_the_lease_is_released():
-    api = FakeApi()
-    elector = make_timed(api, "a")
-    work = Work()
-    order = []
-
-    class Watching(FakeKube):
-        async def replace(self, resource, body, **kwargs):
-            if not body["spec"]["holderIdentity"]:
-                order.append(("released", work.is_running))
-            return await super().replace(resource, body, **kwargs)
-
-    elector.kube = Watching(api=api)
-    async with running(elector), running(LeaderWork(elector=elector, services=lambda: [work])):
-        await until(lambda: work.is_running)
-
-    assert order == [("released", False)]
-    assert (await lease_of(api))["spec"]["holderIdentity"] == ""
-
-
-@pytest.mark.looptime
-async def test_a_released_lease_is_taken_within_a_retry_period():
-    api = FakeApi()
-    loop = asyncio.get_running_loop()
-    follower = make_timed(api, "b")
-    async with running(make_timed(api, "a")):
-        await asyncio.sleep(0.1)
-        keeper = running(follower)
-        await keeper.__aenter__()
-        await asyncio.sleep(10)
-        assert not follower.may_act()
-    left_at_s = loop.time()
-
-    await follower._leads.wait_for(bool)
-
-    assert loop.time() - left_at_s <= SETTINGS.retry_period_s * 1.2
-    await keeper.__aexit__(None, None, None)
-
-
-@pytest.mark.looptime
-async def test_work_stops_when_the_lease_cannot_be_renewed_and_starts_anew_when_it_can():
-    api = FakeApi()
-    elector = make_timed(api, "a")
-    work = Work()
-    async with running(elector), running(LeaderWork(elector=elector, services=lambda: [work])):
-        await asyncio.sleep(1)
-        assert work.is_running
-        api.faults.add(Fault(kind=FaultKind.STATUS, code=500, times=None, verb="update"))
-        await asyncio.sleep(12)
-        assert not work.is_running
-        api.faults.clear()
-        await asyncio.sleep(5)
-        assert work.is_running
-
-    assert work.starts == 2
-
-
-@pytest.mark.looptime
-async def test_a_renewal_that_hangs_leaves_time_for_another():
-    """The API server behind the connection has died without a word; another one is there."""
-    api = FakeApi()
-    elector = make_timed(api, "a")
-    elector.kube = FakeKube(api=api).within(SETTINGS.request_deadline_s)
-    work = Work()
-    async with running(elector), running(LeaderWork(elector=elector, services=lambda: [work])):
-        await asyncio.sleep(1)
-        api.faults.add(Fault(kind=FaultKind.SILENCE, verb="update"))
-
-        await asyncio.sleep(30)
-
-        assert elector.may_act()
-
-    assert work.starts == 1
-
-
-@pytest.mark.looptime
-async def test_work_stops_though_the_renewing_loop_is_stuck():
-    api = FakeApi()
-    elector = make_timed(api, "a")
-    work = Work()
-    async with running(elector), running(LeaderWork(elector=elector, services=lambda: [work])):
-        await asyncio.sleep(1)
-        api.faults.add(Fault(kind=FaultKind.DELAY, delay_s=3_600, times=None, verb="update"))
-
-        await asyncio.sleep(12)
-
-        assert not work.is_running
-
-
-@pytest.mark.looptime
-async def test_work_starts_anew_though_the_renewal_that_came_too_late_for_it_was_done():
-    """The API server is back just before the deadline, and answers just after it."""
-    api = FakeApi()
-    elector = make_timed(api, "a")
-    work = Work()
-    async with running(elector), running(LeaderWork(elector=elector, services=lambda: [work])):
-        await asyncio.sleep(1)
-        api.faults.add(Fault(kind=FaultKind.STATUS, code=500, times=None, verb="update"))
-        await asyncio.sleep(6)
-        api.faults.clear()
-        api.faults.add(Fault(kind=FaultKind.DELAY, delay_s=2.5, verb="update"))
-        await asyncio.sleep(3.4)
-        assert not work.is_running
-
-        await asyncio.sleep(5)
-
-        assert elector.may_act()
-        assert work.is_running
-
-    assert work.starts == 2
-
-
-@pytest.mark.looptime
-async def test_work_starts_anew_though_the_lease_is_lost_and_taken_in_one_step():
-    api = FakeApi()
-    elector = make_timed(api, "a")
-    work = Work()
-    async with running(elector), running(LeaderWork(elector=elector, services=lambda: [work])):
-        await asyncio.sleep(1)
-        api.faults.add(Fault(kind=FaultKind.DELAY, delay_s=9.0, verb="update"))
-
-        await asyncio.sleep(20)
-
-        assert elector.may_act()
-        assert work.is_running
-
-    assert work.starts == 2
-
-
 async def test_a_renewal_whose_answer_comes_after_the_deadline_ends_the_term(api, a, clock):
     await a.step()
     clock.now_s += SETTINGS.retry_period_s
@@ -546,123 +352,3 @@ async def test_standbys_that_nobody_can_read_are_written_anew(api, a, b, assert_
 
     assert decode_standbys(await lease_of(api)) == ("b",)
     assert_logged("standbys unreadable")
-
-
-# A thousand of them.
-
-
-class Crowd:
-    """A leader and many followers in virtual time; counts what they read of the lease."""
-
-    def __init__(self, count):
-        self.loop = asyncio.get_running_loop()
-        self.reads = Counter()
-        self.api = FakeApi(clock=self.loop.time)
-        crowd = self
-
-        class Counting(FakeKube):
-            async def get(self, resource, name, **kwargs):
-                crowd.reads[int(crowd.loop.time() - crowd.since_s)] += 1
-                return await super().get(resource, name, **kwargs)
-
-        self.since_s = self.loop.time()
-        self.electors = [make_timed(self.api, f"node-{n}") for n in range(count)]
-        for elector in self.electors:
-            elector.kube = Counting(api=self.api, caller=elector.identity)
-        self.tasks = {}
-
-    async def start(self):
-        for elector in self.electors:
-            self.tasks[elector.identity] = asyncio.ensure_future(elector.run())  # noqa: TID251
-            await asyncio.sleep(0.1)
-
-    def count_from_now(self):
-        self.reads.clear()
-        self.since_s = self.loop.time()
-
-    def busiest(self, *, window_s):
-        """The most reads a second, as the mean of any window of this length."""
-        last = int(self.loop.time() - self.since_s)
-        starts = range(max(1, last - window_s + 1))
-        sums = (sum(self.reads[s + n] for n in range(window_s)) for s in starts)
-        return max(sums) / window_s
-
-    async def kill(self, *identities):
-        """As by kill -9: nobody says farewell."""
-        for elector in self.electors:
-            if elector.identity in identities:
-                elector._is_working = True  # a lease that is worked under is not released
-                self.tasks[elector.identity].cancel()
-        await asyncio.sleep(0)
-
-    def leaders(self):
-        return [e.identity for e in self.electors if e.may_act() and not e._is_working]
-
-    async def time_to_new_leader(self):
-        began_s = self.loop.time()
-        while not self.leaders():  # noqa: ASYNC110 - the time it takes is what we measure
-            await asyncio.sleep(0.1)
-        return self.loop.time() - began_s
-
-    async def stop(self):
-        for task in self.tasks.values():
-            task.cancel()
-        await asyncio.wait(self.tasks.values())
-
-
-@asynccontextmanager
-async def crowd_of(count):
-    """No fixture: those run in real time."""
-    made = Crowd(count)
-    await made.start()
-    try:
-        yield made
-    finally:
-        await made.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.looptime
-async def test_a_thousand_followers_read_the_lease_fewer_than_ten_times_a_second():
-    async with crowd_of(1_001) as crowd:
-        crowd.count_from_now()
-
-        await asyncio.sleep(1_500)
-
-        assert crowd.leaders() == ["node-0"]
-        assert crowd.busiest(window_s=1_500) < 5
-        assert crowd.busiest(window_s=10) < 10
-
-
-@pytest.mark.slow
-@pytest.mark.looptime
-async def test_a_thousand_followers_replace_a_dead_leader_in_a_lease_and_a_retry():
-    async with crowd_of(1_001) as crowd:
-        await asyncio.sleep(1_000)
-        crowd.count_from_now()
-
-        await crowd.kill("node-0")
-        waited_s = await crowd.time_to_new_leader()
-        await asyncio.sleep(60)
-
-        assert waited_s <= SETTINGS.lease_duration_s + 1.2 * SETTINGS.retry_period_s + 0.2
-        assert len(crowd.leaders()) == 1
-        assert crowd.busiest(window_s=10) < 10
-
-
-@pytest.mark.slow
-@pytest.mark.looptime
-async def test_when_leader_and_all_standbys_die_another_leads_half_a_minute_later():
-    async with crowd_of(1_001) as crowd:
-        await asyncio.sleep(1_000)
-        standbys = decode_standbys(await lease_of(crowd.api))
-        assert len(standbys) == SETTINGS.standby_count
-        crowd.count_from_now()
-
-        await crowd.kill("node-0", *standbys)
-        waited_s = await crowd.time_to_new_leader()
-        await asyncio.sleep(60)
-
-        assert waited_s <= 30
-        assert len(crowd.leaders()) == 1
-        assert crowd.busiest(window_s=10) < 10
