@@ -194,6 +194,7 @@ class SchedulerRole:
             kube=self.leader_kube,
             cache=self.cache,
             refused=self.extender.refused,
+            nominations=self.extender.nominations,
             leadership=self.elector,
             settings=self.settings.sched,
             clock=self.ports.clock,

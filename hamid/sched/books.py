@@ -92,16 +92,6 @@ class NodeBook:
         """Whether any pod holds anything here."""
         return bool(self._holds or self._host_by_pod)
 
-    @property
-    def links(self) -> LinkScores:
-        """How well its devices are linked."""
-        return self._links
-
-    @property
-    def host(self) -> HostAmount | None:
-        """What the host has for pods in all."""
-        return self._host
-
     def register(self, devices: tuple[Device, ...]) -> None:
         """Take these devices for those of the node."""
         if devices != self._devices:
@@ -185,25 +175,6 @@ class NodeBook:
             usages=tuple(DeviceUsage(device=device) for device in self._devices),
             cordoned=self._cordoned,
             host_free=self._host,
-            host_capacity=self._host,
-            links=self._matrix(),
-        )
-
-    def recount(self) -> NodeSnapshot:
-        """The node summed up from the single holds: must equal `snapshot`."""
-        usages = []
-        for device in self._devices:
-            usage = DeviceUsage(device=device)
-            for holds in self._holds.values():
-                if hold := holds.get(device.device_uuid):
-                    usage = usage.with_hold(hold)
-            usages.append(usage)
-        asked = sum(self._host_by_pod.values(), NO_HOST)
-        return NodeSnapshot(
-            node_name=self.node_name,
-            usages=tuple(usages),
-            cordoned=self._cordoned,
-            host_free=None if self._host is None else self._host - asked,
             host_capacity=self._host,
             links=self._matrix(),
         )

@@ -21,7 +21,6 @@ from prometheus_client import Gauge
 
 from hamid.model.node import NO_HOST, HostAmount
 from hamid.model.quota import charge
-from hamid.sched.books import NodeBook
 from hamid.sched.freed import Freed
 from hamid.sched.known_node import KnownNode
 from hamid.sched.news import News
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from hamid.kube.port import JsonObject
     from hamid.model.allocation import PodAllocation
     from hamid.model.node import NodeSnapshot
-    from hamid.model.quota import Bound, Charge, Payer
+    from hamid.model.quota import Bound, Payer
     from hamid.sched.records import NodeNote, PodRecord
     from hamid.sched.reservations import Reservation
     from hamid.sched.settings import SchedSettings
@@ -79,20 +78,28 @@ class ClusterCache:
         self._declare_metrics(registry)
 
     def _declare_metrics(self, registry: CollectorRegistry) -> None:
+        nodes, pods = self._nodes, self._pods
         for name, text, count in (
-            ("nodes", "Nodes that the scheduler knows.", self._listed_count),
-            ("pods", "Pods that wait for a node or hold devices.", lambda: len(self._pods)),
+            (
+                "nodes",
+                "Nodes that the scheduler knows.",
+                lambda: sum(node.is_listed for node in nodes.values()),
+            ),
+            ("pods", "Pods that wait for a node or hold devices.", lambda: len(pods)),
             ("reservations", "Decisions not yet confirmed.", lambda: len(self._reservations)),
-            ("malformed_nodes", "Nodes whose registration cannot be read.", self._problem_count),
+            (
+                "malformed_nodes",
+                "Nodes whose registration cannot be read.",
+                lambda: sum(bool(node.problem) for node in nodes.values()),
+            ),
+            (
+                "malformed_pods",
+                "Pods whose record of devices cannot be read, or is that of another.",
+                lambda: sum(bool(pod.problem and pod.node_name) for pod in pods.values()),
+            ),
         ):
             Gauge(f"hamid_sched_{name}", text, registry=registry).set_function(count)
         QuotaCollector(self.quotas, registry)
-
-    def _listed_count(self) -> int:
-        return sum(node.is_listed for node in self._nodes.values())
-
-    def _problem_count(self) -> int:
-        return sum(bool(node.problem) for node in self._nodes.values())
 
     # What is known.
 
@@ -202,40 +209,6 @@ class ClusterCache:
 
     # Books.
 
-    def recount(self) -> Mapping[str, NodeSnapshot]:
-        """All nodes summed up from pods and reservations alone: must equal the snapshots."""
-        self._expire()
-        fresh = {name: NodeBook(name) for name in self._nodes}
-        for pod_uid in {*self._pods, *(kept.pod_uid for kept in self._reservations)}:
-            if (booking := self._booking(pod_uid)) is not None:
-                allocation, is_initialized = booking
-                book = fresh.setdefault(allocation.node_name, NodeBook(allocation.node_name))
-                book.hold(pod_uid, allocation.holds(is_initialized=is_initialized))
-        for pod_uid in {
-            *self._strangers,
-            *self._pods,
-            *(kept.pod_uid for kept in self._reservations),
-        }:
-            if (asking := self._asking(pod_uid)) is not None:
-                fresh.setdefault(asking[0], NodeBook(asking[0])).ask(pod_uid, asking[1])
-        for name, node in self._nodes.items():
-            snapshot = node.book.snapshot()
-            fresh[name].offer(node.book.host)
-            fresh[name].link(node.book.links)
-            fresh[name].register(tuple(usage.device for usage in snapshot.usages))
-            fresh[name].cordon(snapshot.cordoned)
-        return {name: fresh[name].recount() for name, node in self._nodes.items() if node.is_listed}
-
-    def recount_quotas(self) -> Mapping[tuple[str, str], Charge]:
-        """What all pods use of each quota, summed up anew: must equal what `quotas` has."""
-        self._expire()
-        entries = []
-        for pod_uid in {*self._pods, *(kept.pod_uid for kept in self._reservations)}:
-            booking, payer = self._booking(pod_uid), self._payer(pod_uid)
-            if booking is not None and payer is not None:
-                entries.append((payer, charge(booking[0], is_initialized=booking[1])))
-        return self.quotas.recount(entries)
-
     def _payer(self, pod_uid: str) -> Payer | None:
         record, kept = self._pods.get(pod_uid), self._reservations.get(pod_uid)
         if record is not None:
@@ -303,6 +276,7 @@ class ClusterCache:
         node = self._nodes.get(node_name)
         if node is not None and not node.is_listed and not node.book.is_held:
             del self._nodes[node_name]
+            self.freed.drop(node_name)
 
     # News from the watches, by way of the sinks.
 
@@ -344,7 +318,10 @@ class ClusterCache:
         return read_node(node, names=self._settings.resources)
 
     def _take_note(self, note: NodeNote) -> None:
-        self._node(note.node_name).take(note)
+        node = self._node(note.node_name)
+        if not node.is_listed and "nodes" in self._synced:
+            self.freed.come(note.node_name)
+        node.take(note)
 
     def take_pods(self, pods: Iterable[JsonObject]) -> None:
         """Take these for all pods there are."""
@@ -376,11 +353,10 @@ class ClusterCache:
         self._pods[pod_uid] = record
         if record.node_name:
             self._reservations.pop(pod_uid)
-            self._rebook(pod_uid)
         elif before is None:
             self._news.tell()
-        elif before.payer != record.payer:
-            self._rebook(pod_uid)
+        # Also of a pod that waits: room may be kept for it since before the watch showed it.
+        self._rebook(pod_uid)
 
     def drop_pod(self, pod_uid: str) -> None:
         """The pod is gone, or has ended, or never had anything to do with devices."""

@@ -166,20 +166,24 @@ class Extender:
         """The nodes that fit, with room kept on the best; and why the others do not."""
         names = args.node_names
         if names is None:
-            return FilterResult(
-                error="whole nodes were sent; set nodeCacheCapable: true for this extender"
+            return self._failed(
+                "whole nodes were sent; set nodeCacheCapable: true for this extender"
             )
         try:
             record = await self._lookup.find(args)
         except HamidError as error:
             return self._failed(str(error))
         require_term(self._leadership, self._cache)
+        is_gone = False
         if record.request is not None and not record.node_name:
+            is_shown = self._cache.pod(record.pod_uid) is not None
             await self._warm_up(record.request, names)
             require_term(self._leadership, self._cache)
-            record = self._cache.pod(record.pod_uid) or record
-        if record.node_name:
-            return self._failed(f"pod {record.pod_key} is bound to {record.node_name} already")
+            now = self._cache.pod(record.pod_uid)
+            record, is_gone = now or record, is_shown and now is None
+        if record.node_name or is_gone:
+            state = f"bound to {record.node_name} already" if record.node_name else "gone"
+            return self._failed(f"pod {record.pod_key} is {state}")
         if record.problem:
             self._metrics.decisions.labels("invalid").inc()
             return FilterResult(failed_unresolvable=dict.fromkeys(names, record.problem))

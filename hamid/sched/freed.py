@@ -8,8 +8,9 @@ else lets more pods in (a quota that is raised) tells with `everywhere`.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
+
+from hamid.sched.news import News
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,8 @@ class Freed:
         self._serial = 0
         self._last_everywhere = 0
         self._last_by_node: dict[str, int] = {}
-        self._news = asyncio.Event()
+        self._came_at: dict[str, int] = {}
+        self._news = News()
 
     @property
     def serial(self) -> int:
@@ -34,6 +36,10 @@ class Freed:
         self._last_by_node.pop(node_name, None)
         self._last_by_node[node_name] = self._count()
 
+    def come(self, node_name: str) -> None:
+        """The node was not there before."""
+        self._came_at[node_name] = self._count()
+
     def everywhere(self) -> None:
         """What kept pods away from any node may do so no more."""
         self._last_everywhere = self._count()
@@ -44,6 +50,10 @@ class Freed:
             return among
         return frozenset(name for name in self._after(serial) if name in among)
 
+    def come_since(self, serial: int) -> frozenset[str]:
+        """The nodes that came after this serial."""
+        return frozenset(name for name, at in self._came_at.items() if at > serial)
+
     def _after(self, serial: int) -> Iterator[str]:
         # The order of the times, the newest first: whoever was tried lately is soon done.
         for name, last in reversed(self._last_by_node.items()):
@@ -51,22 +61,22 @@ class Freed:
                 return
             yield name
 
+    def drop(self, node_name: str) -> None:
+        """The node is gone: nothing can be had there any more."""
+        self._last_by_node.pop(node_name, None)
+        self._came_at.pop(node_name, None)
+
     def forget(self) -> None:
         """No time so far counts any more."""
         self._last_everywhere = 0
         self._last_by_node.clear()
+        self._came_at.clear()
 
     async def wait(self, *, since: int, timeout_s: float) -> None:
         """Wait until the serial is past `since`, but no longer than this."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._serial <= since:
-                    await self._news.wait()
-        except TimeoutError:
-            return
+        await self._news.wait(lambda: self._serial > since, timeout_s=timeout_s)
 
     def _count(self) -> int:
         self._serial += 1
-        self._news.set()
-        self._news = asyncio.Event()
+        self._news.tell()
         return self._serial

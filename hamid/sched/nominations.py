@@ -105,19 +105,22 @@ class Nominations:
         """Everybody who is evicted for somebody."""
         return frozenset(uid for found in self for uid in found.victims)
 
+    def before(self, pod_uid: str, priority: int) -> tuple[Nomination, ...]:
+        """Those that this pod has to respect: not its own, and of no lower priority."""
+        now = self._clock()
+        return tuple(
+            found
+            for found in self._by_uid.values()
+            if found.pod_uid != pod_uid and found.priority >= priority and found.expires_at > now
+        )
+
     def laid_over(
         self, nodes: Mapping[str, NodeSnapshot], *, pod_uid: str, priority: int
     ) -> Mapping[str, NodeSnapshot]:
         """The nodes as this pod has to see them; the same value where nothing is in its way."""
-        now = self._clock()
         in_the_way: dict[str, list[Nomination]] = {}
-        for found in self._by_uid.values():
-            if (
-                found.pod_uid != pod_uid
-                and found.priority >= priority
-                and found.expires_at > now
-                and found.node_name in nodes
-            ):
+        for found in self.before(pod_uid, priority):
+            if found.node_name in nodes:
                 in_the_way.setdefault(found.node_name, []).append(found)
         if not in_the_way:
             return nodes

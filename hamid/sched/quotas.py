@@ -88,15 +88,6 @@ class QuotaBooks:
         """`namespace/name` of a quota → what its author should know."""
         return {"/".join(key): said for key, said in sorted(self._remarks.items())}
 
-    def recount(self, entries: Iterable[tuple[Payer, Charge]]) -> dict[_Key, Charge]:
-        """What these pods use of each quota, summed up anew: for all pods, it must equal `all`."""
-        found = {(quota.namespace, quota.name): NO_CHARGE for quota, _ in self.all()}
-        for payer, amount in entries:
-            for quota, _ in self.all():
-                if quota.binds(payer):
-                    found[quota.namespace, quota.name] += amount
-        return found
-
     # What is charged.
 
     def charge(self, pod_uid: str, payer: Payer, amount: Charge) -> None:

@@ -1,15 +1,16 @@
 """Pods that were refused at their last try: what was known then, and where they may go at all.
 
 The nodes that kube-scheduler showed us are those that all its own rules let the pod on. They are
-a thousand names or so, and mostly the same ones for all pods: kept once.
+a thousand names or so, and mostly the same ones for all pods, each time in another order: kept once.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from hamid.sched.news import News
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -41,9 +42,9 @@ class Refused:
 
     def __init__(self) -> None:
         self._tries: dict[str, LastTry] = {}
-        self._sets: OrderedDict[tuple[str, ...], frozenset[str]] = OrderedDict()
+        self._sets: OrderedDict[frozenset[str], frozenset[str]] = OrderedDict()
         self.helpable_count = 0
-        self._news = asyncio.Event()
+        self._news = News()
 
     def put(
         self,
@@ -59,17 +60,11 @@ class Refused:
         )
         if may_be_helped:
             self.helpable_count += 1
-            self._news.set()
-            self._news = asyncio.Event()
+            self._news.tell()
 
     async def wait(self, *, since: int, timeout_s: float) -> None:
         """Wait until more pods were refused that may be helped, but no longer than this."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self.helpable_count <= since:
-                    await self._news.wait()
-        except TimeoutError:
-            return
+        await self._news.wait(lambda: self.helpable_count > since, timeout_s=timeout_s)
 
     def drop(self, pod_uid: str) -> None:
         """The pod was placed."""
@@ -85,11 +80,9 @@ class Refused:
         return self._tries
 
     def _set_of(self, names: tuple[str, ...]) -> frozenset[str]:
-        found = self._sets.get(names)
-        if found is None:
-            found = self._sets[names] = frozenset(names)
-            while len(self._sets) > _SETS_KEPT:
-                self._sets.popitem(last=False)
-        else:
-            self._sets.move_to_end(names)
+        fresh = frozenset(names)
+        found = self._sets.setdefault(fresh, fresh)
+        self._sets.move_to_end(found)
+        if len(self._sets) > _SETS_KEPT:
+            self._sets.popitem(last=False)
         return found

@@ -140,12 +140,9 @@ class WaitingEvents:
         """Pods that were refused at their last try."""
         if not self.cache.is_synced:
             return
-        for record in self.cache.pod_records():
-            if record.node_name or record.request is None:
-                continue
-            verdict = self.explainer.verdicts.verdict(record.pod_uid)
-            is_refused = verdict is not None and bool(verdict.sentence)
-            if is_refused and self.cache.reservation(record.pod_uid) is None:
+        for pod_uid in self.explainer.refused.tries():
+            record = self.cache.pod(pod_uid)
+            if record is not None and record.request is not None:
                 yield record, record.request
 
     async def _work_out(self, shapes: dict[_Shape, list[PodRecord]]) -> None:

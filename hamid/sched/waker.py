@@ -6,6 +6,10 @@ ours, so that the pod is refused once more by books that show no room yet; and w
 our books alone (a reservation that ends, a quota that is raised) is no event for it. Then the pod
 waits for the next chance event, or five minutes.
 
+A pod that kube-scheduler's own rules keep from all nodes, for want of processors, say, never comes to
+us. kube-scheduler wakes it by itself when any pod ends, but not when a node comes: it misses card
+memory among what the node has. Then it is for us to wake it.
+
 What is done here. When room may have become free, kube-scheduler is left alone for a moment. Then
 those pods that fit by our books, and were not tried since, are woken by one annotation each: a
 change of the pod itself has it tried again, in all versions of kube-scheduler. As many as fit, the
@@ -37,9 +41,11 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from hamid.kube.port import KubePort
+    from hamid.model.allocation import PodAllocation
     from hamid.model.request import PodRequest
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
+    from hamid.sched.nominations import Nominations
     from hamid.sched.records import PodRecord
     from hamid.sched.refused import Refused
     from hamid.sched.settings import SchedSettings
@@ -95,6 +101,7 @@ class Waker:
     kube: KubePort
     cache: ClusterCache
     refused: Refused
+    nominations: Nominations
     leadership: Leadership
     settings: SchedSettings
     clock: Callable[[], float]
@@ -150,7 +157,7 @@ class Waker:
 
     def _waiters(self) -> Sequence[Waiter]:
         """The first in the queue that were not tried since room was freed where they may go."""
-        if not self.refused.tries() and not self._inherited:
+        if not (self.refused.tries() or self._inherited or self.cache.freed.come_since(0)):
             return ()
         waiting = {
             record.pod_uid: record
@@ -172,39 +179,44 @@ class Waker:
                     node_names=tuple(sorted(names)),
                     payer=record.payer,
                     bounds=self.cache.bounds(record.payer),
+                    promised=self._promised_before(record),
                 )
             )
             if len(found) == _LOOKED_AT:
                 break
         return found
 
+    def _promised_before(self, record: PodRecord) -> tuple[PodAllocation, ...]:
+        before = self.nominations.before(record.pod_uid, record.priority)
+        return tuple(nomination.allocation for nomination in before)
+
     def _freed_for(self, pod_uid: str) -> frozenset[str]:
         """Where the pod may go and room was freed since it was tried; or woken, a while ago."""
-        names, serial = self._may_go(pod_uid)
         woken = self._woken.get(pod_uid)
-        if woken is not None and self.clock() - woken.at_s > _PATIENCE_S:
-            serial = max(serial, woken.serial)
-        return self.cache.freed.since(serial, among=names)
+        is_past = woken is not None and self.clock() - woken.at_s > _PATIENCE_S
+        return self._freed_since(pod_uid, woken.serial if woken is not None and is_past else 0)
 
-    def _may_go(self, pod_uid: str) -> tuple[frozenset[str], int]:
-        """Where the pod may go, and the serial of its last try."""
+    def _freed_since(self, pod_uid: str, serial: int) -> frozenset[str]:
+        """Where the pod may go and room was freed since its last try, and since this serial."""
+        freed = self.cache.freed
         last = self.refused.tries().get(pod_uid)
         if last is not None:
-            return last.node_names, last.serial
+            return freed.since(max(last.serial, serial), among=last.node_names)
         is_inherited = pod_uid in self._inherited and pod_uid not in self._woken
         if is_inherited and self.clock() - self._began_at_s >= _IDLE_S:
-            return frozenset(node.node_name for node in self.cache.snapshots()), 0
-        return frozenset(), 0  # kube-scheduler has not asked about it
+            return frozenset(node.node_name for node in self.cache.snapshots())
+        record = self.cache.pod(pod_uid)
+        if record is not None and record.is_refused:
+            return freed.come_since(serial)
+        return frozenset()  # kube-scheduler has not tried it yet
 
     def _is_due(self, pod_uid: str) -> bool:
         """Whether to wake it: nobody else has decided meanwhile, and it was not woken for this."""
         record = self.cache.pod(pod_uid)
         if record is None or record.node_name or self.cache.reservation(pod_uid) is not None:
             return False
-        names, serial = self._may_go(pod_uid)
-        if (woken := self._woken.get(pod_uid)) is not None:
-            serial = max(serial, woken.serial)
-        return bool(self.cache.freed.since(serial, among=names))
+        woken = self._woken.get(pod_uid)
+        return bool(self._freed_since(pod_uid, 0 if woken is None else woken.serial))
 
     # Waking.
 

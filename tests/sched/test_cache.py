@@ -1,15 +1,19 @@
 import asyncio
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from hamid.model import names as wire
 from hamid.model.allocation import ContainerAllocation, PodAllocation
 from hamid.model.request import ContainerKind
+from hamid.sched.cache import ClusterCache
 from hamid.sched.reservations import Stage
+from hamid.sched.settings import SchedSettings
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
 from tests.builders import container_object, node_object, pod_object
 from tests.sched.builders import make_allocation, make_devices, make_share
 from tests.sched.objects import added, bound, deleted, initialized, modified, registered, waiting
+from tests.sched.recount import assert_books_are_right
 from tests.sched.world import Clock, make_cache
 
 SHARE = make_share("card-0", memory_mib=3_000, core_percent=30)
@@ -75,7 +79,7 @@ def test_a_bound_pod_holds_what_its_record_says(cache):
     PodSink(cache).apply(added(bound(SHARE)))
 
     assert memory_used(cache) == [3_000, 0]
-    assert cache.recount()["node-a"] == cache.snapshot("node-a")
+    assert_books_are_right(cache)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +143,31 @@ def test_a_node_that_comes_back_finds_its_pods_booked(cache):
 
     NodeSink(cache).apply(added(node))
     assert memory_used(cache) == [3_000, 0]
+
+
+def test_of_nodes_that_are_gone_nothing_is_kept():
+    found = make_cache()
+    for number in range(50):
+        node = registered(f"node-{number}")
+        NodeSink(found).apply(added(node))
+        PodSink(found).apply(added(bound(SHARE, node_name=f"node-{number}")))
+        PodSink(found).apply(deleted(bound(SHARE)))
+        NodeSink(found).apply(deleted(node))
+
+    assert found.snapshots() == ()
+    assert not found.freed._last_by_node
+
+
+def test_nodes_of_the_first_list_did_not_come_but_those_that_follow_did():
+    found = make_cache()
+    NodeSink(found).replace((registered(), registered("node-b")))
+    assert found.freed.come_since(0) == set()
+
+    NodeSink(found).replace((registered(), registered("node-c")))
+    NodeSink(found).apply(modified(registered("node-c")))
+    NodeSink(found).apply(added(registered("node-b")))
+
+    assert found.freed.come_since(0) == {"node-b", "node-c"}
 
 
 def test_a_node_that_is_not_in_the_list_is_gone(cache):
@@ -210,7 +239,7 @@ def test_a_card_that_an_unreadable_record_names_is_given_to_nobody_else(cache, l
 
     PodSink(cache).apply(modified(bound(SHARE)))
     assert memory_used(cache) == [3_000, 0]
-    assert cache.recount()["node-a"] == cache.snapshot("node-a")
+    assert_books_are_right(cache)
 
     PodSink(cache).apply(deleted(pod))
     assert free_cards(cache) == [True, True]
@@ -223,7 +252,7 @@ def test_a_record_that_is_spoilt_later_leaves_the_pod_what_it_held(cache):
         PodSink(cache).apply(modified(cut_short(bound(SHARE))))
 
     assert memory_used(cache) == [3_000, 0]
-    assert cache.recount()["node-a"] == cache.snapshot("node-a")
+    assert_books_are_right(cache)
 
 
 def test_a_record_that_was_copied_from_another_pod_holds_nothing(cache):
@@ -232,6 +261,17 @@ def test_a_record_that_was_copied_from_another_pod_holds_nothing(cache):
     PodSink(cache).apply(added(pod))
 
     assert free_cards(cache) == [True, True]
+
+
+def test_records_that_cannot_be_read_are_counted_also_where_they_name_no_card():
+    registry = CollectorRegistry()
+    cache = ClusterCache(settings=SchedSettings(), clock=Clock(), registry=registry)
+    of_no_card = bound(SHARE, uid="uid-2")
+    of_no_card["metadata"]["annotations"] = {wire.POD_ALLOCATION: "?"}
+
+    cache.take_pods([cut_short(bound(SHARE)), of_no_card, waiting("uid-3")])
+
+    assert registry.get_sample_value("hamid_sched_malformed_pods") == 2
 
 
 def test_a_malformed_registration_is_logged_once_and_counts_as_no_device(cache, logs):

@@ -108,6 +108,21 @@ async def test_a_new_filter_of_the_same_pod_replaces_its_reservation(world):
     assert len(world.cache.reservations()) == 1
 
 
+async def test_no_room_is_kept_for_a_pod_that_goes_while_its_nodes_are_looked_at(world):
+    (call,) = await world.create(registered(), waiting())
+
+    def pausing(*_):
+        world.cache.drop_pod(call.uid)
+        yield
+
+    world.extender._placer.warming = pausing
+
+    answer = await world.filter(call)
+
+    assert answer.error == "pod default/pod-uid-1 is gone"
+    assert world.cache.reservations() == ()
+
+
 async def test_a_pod_that_fits_nowhere_keeps_no_room(world):
     (call,) = await world.create(registered(), waiting(mib=50_000))
 

@@ -9,6 +9,7 @@ from hamid.sched.quotas import HamiQuotaCollector, QuotaBooks, QuotaCollector
 from hamid.sched.sinks import PodSink, QuotaSink
 from tests.sched.builders import make_allocation, make_share
 from tests.sched.objects import added, bound, deleted, modified, quota_object
+from tests.sched.recount import assert_books_are_right
 from tests.sched.world import Clock, make_cache
 
 TEAM = Payer(namespace="default")
@@ -195,8 +196,8 @@ CARDS = (make_share("a", memory_mib=2_000), make_share("b", memory_mib=2_000))
 
 
 def used(cache):
+    assert_books_are_right(cache)
     found = {(quota.namespace, quota.name): used for quota, used in cache.quotas.all()}
-    assert cache.recount_quotas() == found
     return found["default", "cards"]
 
 
@@ -313,6 +314,4 @@ def test_what_is_used_is_what_the_pods_hold_after_anything(steps):
     life = Life()
     for step, number, count in steps:
         step(life, number, count)
-        recounted = life.cache.recount_quotas()
-        found = {(quota.namespace, quota.name): used for quota, used in life.cache.quotas.all()}
-        assert recounted == found
+        assert_books_are_right(life.cache)

@@ -28,8 +28,8 @@ def test_a_pod_that_was_placed_or_is_gone_is_forgotten():
 def test_the_names_that_most_pods_share_are_kept_once():
     refused = Refused()
 
-    refused.put("uid-1", serial=1, node_names=tuple(f"node-{n}" for n in range(3)))
-    refused.put("uid-2", serial=1, node_names=tuple(f"node-{n}" for n in range(3)))
+    refused.put("uid-1", serial=1, node_names=("node-0", "node-1", "node-2"))
+    refused.put("uid-2", serial=1, node_names=("node-2", "node-0", "node-1"))
     for number in range(100):
         refused.put(f"other-{number}", serial=1, node_names=(f"node-{number}",))
 

@@ -18,8 +18,8 @@ AFTER_S = 10.0
 class Desk:
     """A leader that tells waiting pods, in time that tests make pass."""
 
-    def __init__(self):
-        self.world = World(pod_wait_s=0.01, sync_wait_s=0.01)
+    def __init__(self, **settings):
+        self.world = World(pod_wait_s=0.01, sync_wait_s=0.01, **settings)
         explainer = Explainer(
             cache=self.world.cache,
             verdicts=self.world.extender.explanations,
@@ -107,7 +107,7 @@ async def test_pods_of_one_shape_are_worked_out_once_and_each_told(desk):
         return await outlook(*args)
 
     class Counting:
-        verdicts = desk.events.explainer.verdicts
+        refused = desk.events.explainer.refused
         leadership = desk.events.explainer.leadership
         nominations = desk.events.explainer.nominations
 
@@ -119,6 +119,19 @@ async def test_pods_of_one_shape_are_worked_out_once_and_each_told(desk):
     assert asked == 1
     assert len(await desk.told()) == 30
     assert desk.writes() == 30
+
+
+async def test_however_many_wait_all_are_told():
+    """More than there are decisions to explain."""
+    desk = Desk(verdict_count=2)
+    pods = [waiting(name=f"big-{n}", uid=f"u{n}", mib=50_000) for n in range(5)]
+    calls = await desk.world.create(registered(), *pods)
+
+    for _ in range(int(AFTER_S) + 3):
+        await desk.refuse(*calls)
+        await desk.pass_time(1)
+
+    assert len(await desk.told()) == 5
 
 
 async def test_a_pod_for_which_room_is_made_is_told_so_alone_and_at_once(desk):

@@ -5,9 +5,10 @@ import pytest
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.model import names as wire
+from hamid.sched.nominations import Nomination
 from hamid.sched.sinks import QuotaSink
 from hamid.sched.waker import Waker, WakerMetrics
-from tests.sched.builders import make_devices
+from tests.sched.builders import make_allocation, make_devices, make_share
 from tests.sched.objects import modified, quota_object, registered, waiting
 from tests.sched.world import World
 
@@ -23,6 +24,7 @@ class Crowd:
             kube=world.kube,
             cache=world.cache,
             refused=world.extender.refused,
+            nominations=world.extender.nominations,
             leadership=world.leadership,
             settings=world.settings,
             clock=world.clock,
@@ -128,6 +130,28 @@ async def test_only_as_many_are_woken_as_fit_and_the_highest_priority_first(crow
     assert [await crowd.is_woken(call) for call in (low, middle, high)] == [False, False, True]
 
 
+async def test_room_that_is_promised_to_another_wakes_only_whom_it_may_go_to(crowd):
+    heir, equal, higher = await crowd.refuse(
+        *(
+            with_priority(waiting(uid, mib=30_000), priority)
+            for uid, priority in (("heir", 2), ("equal", 2), ("higher", 3))
+        )
+    )
+    allocation = make_allocation(make_share("card-0", memory_mib=30_000), uid=heir.uid)
+    crowd.world.extender.nominations.put(
+        Nomination(allocation=allocation, priority=2, victims=frozenset(), expires_at=9_999)
+    )
+    await crowd.leave()
+
+    await crowd.waker.step()
+    assert [await crowd.is_woken(c) for c in (heir, equal, higher)] == [False, False, True]
+
+    await crowd.delete(higher)
+    await crowd.world.sync()
+    await crowd.waker.step()
+    assert [await crowd.is_woken(c) for c in (heir, equal)] == [True, False]
+
+
 async def test_a_pod_is_woken_once_for_each_time_and_then_others_get_their_turn(crowd):
     _, second = await crowd.refuse(
         with_priority(waiting("first", mib=30_000), 1), waiting("second", mib=30_000)
@@ -167,6 +191,48 @@ async def test_what_kube_scheduler_never_asked_about_is_not_woken(crowd):
 
     assert not await crowd.waker.step()
     assert not await crowd.is_woken(call)
+
+
+async def kept_by_kube_scheduler(crowd, pod):
+    """A pod that it has tried, and of which it asked us nothing."""
+    (call,) = await crowd.world.create(pod)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    await crowd.world.kube.patch(
+        PODS,
+        call.name,
+        {"status": {"conditions": [condition]}},
+        kind=PatchKind.MERGE,
+        namespace=call.namespace,
+        subresource="status",
+    )
+    return call
+
+
+async def test_a_node_that_comes_wakes_once_whom_kube_scheduler_kept_from_all_others(crowd):
+    """It does not by itself: it misses card memory among what the node has."""
+    refused = await kept_by_kube_scheduler(crowd, waiting("uid-1", mib=30_000))
+    (untried,) = await crowd.world.create(waiting("uid-2", mib=1_000))
+    await crowd.leave()
+    assert not await crowd.waker.step()
+
+    await crowd.world.create(registered("node-b"))
+    assert await crowd.waker.step()
+    assert [await crowd.is_woken(call) for call in (refused, untried)] == [True, False]
+
+    crowd.world.clock.advance(1.5)
+    crowd.world.cache.freed.on("node-b")
+    assert not await crowd.waker.step()
+
+
+async def test_a_node_that_comes_counts_from_when_it_has_room(crowd):
+    call = await kept_by_kube_scheduler(crowd, waiting("uid-1", mib=30_000))
+    await crowd.world.create(registered("node-b", devices=[]))
+    assert not await crowd.waker.step()
+
+    crowd.world.cache.take_node(registered("node-b"))
+
+    assert await crowd.waker.step()
+    assert await crowd.is_woken(call)
 
 
 async def test_what_waits_when_a_term_begins_is_woken_once_if_it_fits():

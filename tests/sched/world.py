@@ -13,6 +13,7 @@ from hamid.sched.lookup import PodLookup
 from hamid.sched.nominations import Nominations
 from hamid.sched.settings import SchedSettings
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
+from tests.sched.recount import assert_books_are_right
 
 _RESOURCES = {"Node": NODES, "Pod": PODS, "ResourceQuota": RESOURCE_QUOTAS}
 
@@ -101,10 +102,7 @@ class World:
         return self.registry.get_sample_value(name, labels)
 
     def assert_books_are_right(self):
-        snapshots = {node.node_name: node for node in self.cache.snapshots()}
-        assert self.cache.recount() == snapshots
-        used = {(quota.namespace, quota.name): used for quota, used in self.cache.quotas.all()}
-        assert self.cache.recount_quotas() == used
+        assert_books_are_right(self.cache)
 
 
 class Call:

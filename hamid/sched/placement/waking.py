@@ -18,6 +18,7 @@ from hamid.sched.placement.within import place_within
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hamid.model.allocation import PodAllocation
     from hamid.model.node import NodeSnapshot
     from hamid.model.quota import Bound, Charge, Payer
     from hamid.model.request import PodRequest
@@ -34,12 +35,14 @@ class Waiter:
 
     Attributes:
         payer, bounds: whose quotas it is charged to, and what they leave.
+        promised: room that is kept for others before it.
     """
 
     request: PodRequest
     node_names: tuple[str, ...]
     payer: Payer | None = None
     bounds: tuple[Bound, ...] = ()
+    promised: tuple[PodAllocation, ...] = ()
 
 
 def fitting(
@@ -59,7 +62,7 @@ def fitting(
     """
     now, measure = dict(nodes), Fragmentation(_ANY_TYPICAL)
     # Room only shrinks from here on: what did not fit for one does not for the next like it.
-    hopeless: dict[tuple[PodRequest, Payer | None], set[str]] = {}
+    hopeless: dict[tuple[PodRequest, Payer | None, tuple[PodAllocation, ...]], set[str]] = {}
     found: list[PodRequest] = []
     charged: dict[Payer | None, Charge] = {}
     for waiter in waiters:
@@ -69,7 +72,7 @@ def fitting(
             continue
         shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
         payer = waiter.payer if waiter.bounds else None
-        refusing = hopeless.setdefault((shape, payer), set())
+        refusing = hopeless.setdefault((shape, payer, waiter.promised), set())
         for name in waiter.node_names:
             node = now.get(name)
             if node is None or name in refusing:
@@ -94,6 +97,9 @@ def _placed(
 ) -> object:
     if not _has_host(waiter.request, node):
         return None
+    for allocation in waiter.promised:
+        if allocation.node_name == node.node_name:
+            node = with_allocation(node, allocation)
     if not waiter.bounds:
         return place_on_node(waiter.request, node, policies=policies, measure=measure)
     return place_within(
