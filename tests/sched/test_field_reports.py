@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from hamid.codec.allocation_record import decode_allocation
+from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import PODS
+from hamid.model import names as wire
 from hamid.model.quantities import WHOLE_CARD, MemoryMib, MemoryPercent
+from hamid.sched.bind import BindRefused
 from hamid.sched.placement.explain import cluster_sentence
 from hamid.sched.placement.place import Placement, place, with_allocation
 from hamid.sched.placement.policy import Policies
@@ -22,12 +26,15 @@ from tests.sched.builders import (
     make_devices,
     make_node,
     make_request,
+    make_share,
     whole_card,
 )
-from tests.sched.objects import registered, waiting
+from tests.sched.objects import bound, registered, waiting
 from tests.sched.world import World
 
 ROOT = Path(__file__).parents[2]
+PLUGIN = "plugin/test_service.py"
+FIFTY_AT_ONCE = f"{PLUGIN}::test_fifty_pods_at_once_in_any_order_get_each_its_own"
 ELSEWHERE = {
     "d1": (
         "sched/test_admission_rules.py::test_every_kind_of_container_that_asks_makes_the_pod_ours",
@@ -146,10 +153,117 @@ ELSEWHERE = {
     "koordinator#2151": (
         "sched/placement/test_search.py::test_a_card_without_a_numa_node_is_no_obstacle_and_no_partner",
     ),
+    "HAMi#1006": ("sched/placement/test_search.py::test_numa_never_outranks_the_asked_order",),
+    "HAMi#2103": (
+        "nvml/test_topology.py::test_links_to_a_peer",
+        "nvml/test_cards.py::test_cards_on_one_switch_are_linked_with_each_other",
+    ),
+    "HAMi#1367": (
+        "cluster/test_slices.py::test_a_deployment_of_twenty_on_one_node",
+        FIFTY_AT_ONCE,
+    ),
+    "kubernetes#72634": (
+        "sched/test_extender.py::test_whole_nodes_are_refused_with_what_to_set",
+        "deploy/test_chart.py::test_kube_scheduler_shows_the_extender_every_node_and_only_our_pods",
+    ),
     "HAMi#2880": ("sched/placement/test_properties.py::test_a_refusal_has_true_reasons",),
     "HAMi#1336": ("sched/placement/test_fit.py::test_what_the_device_is",),
+    # Admission.
+    "HAMi#611, #790": (
+        "sched/test_admission_rules.py::test_what_the_operator_may_not_want_gets_one_verdict_by_his_policy",
+    ),
+    "HAMi#653, #590": (
+        "cluster/test_chart.py::test_without_the_webhook_no_pod_of_ours_gets_in",
+        f"{PLUGIN}::test_a_pod_without_decision_is_refused_in_words",
+    ),
+    "KAI#104": (
+        "cluster/test_chart.py::test_the_webhook_is_asked_about_no_pod_that_is_not_ours",
+        "deploy/test_chart.py::test_the_webhook_fails_closed_where_it_is_asked_about_our_pods_only",
+    ),
+    "HAMi#1863, #2744, gpu-manager#182": (
+        "codec/test_pod_request.py::test_each_combination_of_amounts_means_what_the_table_says",
+        "sched/test_admission_rules.py::test_a_count_that_is_understood_is_written_down_and_limits_equal_requests",
+    ),
+    "HAMi#2156": (
+        "codec/test_pod_request.py::test_other_amounts_that_cannot_be_are_refused_likewise",
+    ),
+    # Allocate.
+    "d4": (f"{PLUGIN}::test_a_container_put_in_front_after_admission_changes_nothing",),
+    "d10, HAMi#781, #710, volcano-vgpu#93, gpushare-device-plugin#26": (
+        f"{PLUGIN}::test_the_kubelets_order_counts_not_that_of_the_bindings",
+        FIFTY_AT_ONCE,
+    ),
+    "d11, HAMi#1741": (
+        f"{PLUGIN}::test_preferred_slots_are_one_per_decided_card",
+        f"{PLUGIN}::test_slots_of_other_cards_still_give_the_decided_ones",
+    ),
+    "HAMi#1130, #338, #2214": (
+        FIFTY_AT_ONCE,
+    ),  # there is no lock to wait for, lack or leave behind
+    "HAMi#2640": (f"{PLUGIN}::test_overlapping_calls_never_serve_one_container_twice",),
+    "HAMi#968": (f"{PLUGIN}::test_a_wrong_guess_is_mended_before_the_container_exists",),
+    "HAMi-core#110": ("plugin/test_inventory.py::test_scheduler_and_kubelet_are_told_the_same",),
+    "HAMi-core#170": (
+        "daemon/test_features.py::test_what_a_cluster_lacks_is_said_with_what_it_costs",
+    ),
+    "volcano-vgpu#52": (f"{PLUGIN}::test_a_pod_of_another_node_is_never_considered",),
+    "volcano-vgpu#159": (
+        "plugin/test_lost_books.py::test_a_running_pod_is_given_its_own_again_though_another_waits",
+    ),
+    "volcano-vgpu#2, gpushare#42": (f"{PLUGIN}::test_a_pod_without_decision_is_refused_in_words",),
+    "kubernetes#125579": (
+        "daemon/test_plugin_role.py::test_cards_are_registered_though_the_api_server_is_away",
+    ),
+    "kubernetes#67107": (
+        f"{PLUGIN}::test_a_daemon_killed_between_allocate_and_prestart_comes_back_right",
+    ),
+    "k8s-device-plugin#58, #1014": (
+        "plugin/test_health.py::test_a_card_that_was_lost_and_is_back_is_healthy_again",
+        "plugin/test_health.py::test_an_xid_of_the_card_is_seen_at_once_and_passes",
+    ),
+    "k8s-device-plugin#491": (
+        "sched/placement/test_place.py::test_a_container_gets_distinct_cards",
+    ),
+    # Installation.
+    "HAMi#744, #642, #8, #485": (
+        "deploy/test_chart.py::test_kube_scheduler_and_its_configuration_are_those_of_the_cluster",
+        "deploy/test_chart.py::test_kube_scheduler_shows_the_extender_every_node_and_only_our_pods",
+    ),
+    "HAMi#1027": ("daemon/test_driver.py::test_cards_that_come_later_are_noticed",),
+    "HAMi#1143": (
+        "deploy/test_chart.py::test_the_daemon_may_do_exactly_this",
+        "cluster/test_chart.py::test_a_replica_has_no_right_to",
+    ),
+    "HAMi#811": (
+        "plugin/test_slots.py::test_each_device_has_as_many_slots_as_it_says_in_the_order_of_devices",
+    ),
+    "HAMi#705": ("plugin/test_inventory.py::test_scaling_is_exact_and_rounds_down",),
+    # Metrics.
+    "d16, HAMi#1814, #281": (
+        "plugin/test_exporter.py::test_limits_and_a_use_of_zero_show_from_the_moment_of_the_grant",
+        "plugin/test_exporter.py::test_a_restart_of_a_container_leaves_no_double_and_no_stale_series",
+    ),
+    "HAMi#863": (
+        "plugin/test_hami_exporter.py::test_a_containers_devices_are_numbered_in_the_order_of_choice",
+    ),
+    "HAMi#1089": ("plugin/test_exporter.py::test_what_the_driver_does_not_say_has_no_series",),
+    "HAMi#1512": (
+        "daemon/test_scheduler_role.py::test_a_follower_knows_the_leader_and_lists_nothing",
+    ),
+    "HAMi#112": ("plugin/test_slots.py::test_a_slot_id_names_its_device",),
+    "HAMi#2573, #2509": (
+        "hooks/test_monitor.py::test_a_grant_that_is_gone_is_reported_no_more",
+        "hooks/test_lending.py::test_a_container_that_is_gone_is_let_go",
+    ),
+    "HAMi#576": ("plugin/test_pods.py::test_an_api_server_that_is_down_leaves_what_is_known",),
 }
 """Report → what tries it, below `tests/`."""
+
+NOT_OURS = {
+    "HAMi#1099": "autoscalers try pods against what nodes have as resources; card memory and cores "
+    "are none, and hamid does not make them any",
+}
+"""Report → why nothing tries it. docs/placement.md tells users of it."""
 
 
 @pytest.mark.parametrize("test", sorted({test for tests in ELSEWHERE.values() for test in tests}))
@@ -299,3 +413,72 @@ def test_a_whole_card_asked_for_by_count_alone_is_booked_whole():
 
     (usage,) = with_allocation(node, found.allocation("x")).usages
     assert (usage.core_used_percent, usage.memory_used_mib) == (100, 40_000)
+
+
+async def test_hami_2335_devices_of_another_family_move_no_card_to_another_container():
+    """The device was written down for the container of the other family."""
+    world = World()
+    other = container_object("other", {})
+    other["resources"] = {"limits": {"cambricon.com/vmlu": "1"}}
+    ours = container_object("ours", {"gpu": 1, "gpumem": 1_000})
+    (call,) = await world.create(registered(), waiting(containers=(other, ours)))
+
+    await world.filter(call)
+    await world.binder.bind(call.bind("node-a"))
+
+    annotations = (await world.pod(call))["metadata"]["annotations"]
+    (container,) = decode_allocation(annotations[wire.POD_ALLOCATION]).containers
+    assert container.container_name == "ours"
+    assert annotations[wire.POD_ALLOCATED] == ";card-0,NVIDIA,1000,0:;"
+
+
+async def test_kai_65_trying_again_and_again_makes_nothing_but_answers():
+    """Pods that reserve were created without end."""
+    world = World()
+    (call,) = await world.create(registered(), waiting(mib=50_000))
+    world.kube.requests.clear()
+
+    answers = [await world.filter(call, "node-a") for _ in range(10)]
+
+    assert {len(answer.failed_unresolvable) for answer in answers} == {1}
+    assert world.kube.requests.by() == {}
+
+
+async def test_kai_848_no_pod_is_sent_again_where_its_card_was_taken_meanwhile():
+    world = World()
+    (call,) = await world.create(
+        registered("node-a"), registered("node-b"), waiting(mib=30_000, name="mine")
+    )
+    assert (await world.filter(call)).node_names == ("node-a", "node-b")
+    world.cache.take_pod(bound(make_share("card-0", memory_mib=30_000), uid="faster"))
+    with pytest.raises(BindRefused):
+        await world.binder.bind(call.bind("node-a"))
+
+    assert (await world.filter(call)).node_names == ("node-b",)
+    await world.binder.bind(call.bind("node-b"))
+
+    assert (await world.pod(call))["spec"]["nodeName"] == "node-b"
+
+
+@pytest.mark.looptime
+async def test_hami_810_binds_wait_for_no_other_however_many_pods_are_pending():
+    """They timed out after minutes: one lock for the whole process, and API calls under it."""
+    world = World()
+    nodes = [registered(f"node-{n}", make_devices(8)) for n in range(2)]
+    calls = await world.create(*nodes, *(waiting(name=f"p{n}") for n in range(100)))
+    for number in range(5_000):
+        world.cache.take_pod(waiting(f"pending-{number}"))
+    for call in calls:
+        assert (await world.filter(call)).node_names
+    slow = Fault(kind=FaultKind.DELAY, resource="pods/binding", delay_s=0.1, times=None)
+    world.kube.faults.add(slow)
+    loop = asyncio.get_running_loop()
+    began_at_s = loop.time()
+
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            node_name = world.cache.reservation(call.uid).allocation.node_name
+            group.create_task(world.binder.bind(call.bind(node_name)))
+
+    assert loop.time() - began_at_s < 1
+    assert world.metric("hamid_sched_binds_total", outcome="bound") == 100
