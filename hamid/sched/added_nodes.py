@@ -19,6 +19,7 @@ from hamid.model.quantities import MIB, QuantityError, parse_memory_mib, parse_q
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from fractions import Fraction
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -59,8 +60,8 @@ def added_node(
     if count is None:
         raise RequestError(f"{text!r} does not say how many cards", hint=_EXAMPLE)
     card = _card(given, text, known)
-    cpu = _read(given, "cpu", lambda t: int(parse_quantity(t).value * _MILLI))
-    memory_mib = _read(given, "memory", lambda t: int(parse_quantity(t).value) // MIB)
+    cpu = _read(given, "cpu", lambda t: int(_amount(t) * _MILLI))
+    memory_mib = _read(given, "memory", lambda t: int(_amount(t)) // MIB)
     host = HostAmount(
         cpu_milli=_PLENTY.cpu_milli if cpu is None else cpu,
         memory_mib=_PLENTY.memory_mib if memory_mib is None else memory_mib,
@@ -129,6 +130,13 @@ def _card(given: dict[str, str], text: str, known: Iterable[Device]) -> Device:
         memory_mib=memory_mib,
         slot_count=DEFAULT_SLOTS,
     )
+
+
+def _amount(text: str) -> Fraction:
+    value = parse_quantity(text).value
+    if value < 0:
+        raise QuantityError(f"{text!r} is negative; write 0 or more")
+    return value
 
 
 def _read(given: dict[str, str], word: str, parse: Callable[[str], T]) -> T | None:

@@ -61,6 +61,8 @@ def test_memory_that_is_said_goes_before_that_of_the_model():
         ("cards=2,model=NVIDIA", "'NVIDIA' is more than one model"),
         ("cards=0,model=T4", "cards: '0' is out of range"),
         ("cards=2,cardmem=lots", "cardmem: 'lots' is no quantity"),
+        ("cards=1,cardmem=1Gi,cpu=-5", "cpu: '-5' is negative"),
+        ("cards=1,cardmem=1Gi,memory=-1Gi", "memory: '-1Gi' is negative"),
         ("cards=2,colour=red", "'colour=red' in"),
         ("cards=2,cards=3", "'cards=3' in"),
     ],

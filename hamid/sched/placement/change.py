@@ -78,7 +78,10 @@ class Change:
     def sentence(self) -> str:
         """For people: `ask for 1200 MiB less (1800 instead of 3000) in container main`."""
         if self.annotations:
-            return f"drop {' and '.join(self.annotations)}"
+            # A request does not say by which of its two names the mode was asked for.
+            mode, older_mode = wire.VGPU_MODES
+            said = " and ".join(self.annotations)
+            return f"drop {said}".replace(mode, f"{mode} (or {older_mode})")
         if self.device_uuids:
             return f"uncordon {', '.join(self.device_uuids)} of node {self.node_name}"
         if self.pod_key:

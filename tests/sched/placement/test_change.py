@@ -57,3 +57,13 @@ def test_annotations_are_dropped_and_nothing_else():
     after = without(request, (wire.USE_MODEL, wire.AVOID_UUID, wire.NUMA_BIND, wire.VGPU_MODE))
 
     assert after == make_request(selection=DeviceSelection(avoid_models=("B",)))
+
+
+def test_the_mode_is_told_by_both_its_names():
+    names = (wire.USE_MODEL, wire.VGPU_MODE)
+    change = Change(kind=ChangeKind.ANNOTATIONS, node_name="n", annotations=names)
+
+    assert (
+        change.sentence
+        == "drop nvidia.com/use-gputype and nvidia.com/vgpu-mode (or hami.io/vgpu-mode)"
+    )
