@@ -241,6 +241,7 @@ class _Parts:
                 kube=role.leader_kube,
                 leadership=role.elector,
                 settings=own.certificates,
+                targets=(self.webhook_tls, self.extender_tls),
                 wall_clock=self.clocks.wall,
             ),
             lambda: LeaderEndpoint(

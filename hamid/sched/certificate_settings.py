@@ -25,7 +25,8 @@ class CertificateSettings:
             So a new CA is made known for a sixth of this before anything is signed with it.
         server_lifetime_s, client_lifetime_s: replaced after two thirds, without any restart.
         interval_s: how often the leader looks whether all of it is right.
-        reload_s: how often each replica looks at `tls_secret`.
+        reload_s: how often each replica looks at `tls_secret`. The leader looks more often; others
+            have a third of `server_lifetime_s`, unless the Secret was deleted or damaged.
     """
 
     namespace: str = "kube-system"
@@ -37,7 +38,7 @@ class CertificateSettings:
     server_lifetime_s: float = 90 * DAY_S
     client_lifetime_s: float = 30 * DAY_S
     interval_s: float = 60.0
-    reload_s: float = 300.0
+    reload_s: float = 1_800.0
 
     def __post_init__(self) -> None:
         if not self.server_names:

@@ -8,8 +8,9 @@ Invariants:
 
 1. The leader writes only while it may act, and to the first Secret only over the version that it
    read: of two that take themselves for the leader, one prevails.
-2. A new client certificate is handed to kube-scheduler only after all replicas have had time to
-   learn of its authority; kube-scheduler takes a changed file into use with its next connection.
+2. A new client certificate is handed to kube-scheduler only once the Secret names its authority and
+   the leader accepts it: kube-scheduler asks nobody else, and whoever leads next reads the Secret
+   at once. It takes a changed file into use with its next connection.
 3. Private keys are in no log and no error.
 """
 
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
     from hamid.web.certs import ServerTls
 
 log = structlog.get_logger(__name__)
-
-GRACE_RELOADS = 2
-"""So many reload periods all replicas get to learn of a new client authority."""
-
 
 FIRST_READ_PATIENCE = 6
 """So many times a new replica looks for a certificate before it says that something is wrong: for
@@ -88,18 +85,20 @@ class Trouble:
 
 @dataclass(slots=True, kw_only=True)
 class CertificateKeeper:
-    """Leader-only service: keeps Secrets and `caBundle` right.
+    """Leader-only service: keeps Secrets and `caBundle` right, and serves with them at once.
 
     Attributes:
+        targets: the TLS of each site of this replica.
         wall_clock: seconds since 1970; certificates are judged by it.
     """
 
     kube: KubePort
     leadership: Leadership
     settings: CertificateSettings
+    targets: Sequence[ServerTls]
     wall_clock: Callable[[], float]
     name: str = "certificate-keeper"
-    _pending: tuple[NewClient, float] | None = field(default=None, init=False, repr=False)
+    _pending: NewClient | None = field(default=None, init=False, repr=False)
     _lacks_webhook: bool = field(default=False, init=False)
     _trouble: Trouble = field(
         default_factory=lambda: Trouble("certificates not kept", "certificates kept again"),
@@ -131,23 +130,17 @@ class CertificateKeeper:
         state = tls.with_servers_due(found, settings=self.settings, now_s=now_s)
         if tls.is_client_due(state, now_s=now_s):
             if self._pending is None:
-                self._pending = (tls.make_client(settings=self.settings, now_s=now_s), now_s)
-            state = tls.with_client_announced(state, self._pending[0], now_s=now_s)
+                self._pending = tls.make_client(settings=self.settings, now_s=now_s)
+            state = tls.with_client_announced(state, self._pending, now_s=now_s)
         else:
             self._pending = None
         if state != found:
             secret = await self._write(secret, state)
             self._say_changes(found, state)
-        if self._pending is not None and self._may_deliver(found, now_s=now_s):
-            state = await self._deliver(self._pending[0], secret, state)
+        _serve_with(state, self.targets, secret=self.settings.tls_secret)
+        if self._pending is not None and self.leadership.may_act():
+            state = await self._deliver(self._pending, secret, state)
         return state
-
-    def _may_deliver(self, found: TlsState, *, now_s: float) -> bool:
-        """At once where kube-scheduler has nothing that works; else after the grace."""
-        if self._pending is None or not self.leadership.may_act():
-            return False
-        grace_s = GRACE_RELOADS * self.settings.reload_s
-        return not found.client_pem or now_s >= self._pending[1] + grace_s
 
     async def _deliver(
         self, client: NewClient, secret: JsonObject | None, state: TlsState
@@ -259,7 +252,8 @@ class CertificateReader:
         settings = self.settings
         try:
             secret = await self.kube.get(SECRETS, settings.tls_secret, namespace=settings.namespace)
-            self._load(tls.decode_state(decode_secret(secret)))
+            state = tls.decode_state(decode_secret(secret))
+            _serve_with(state, self.targets, secret=settings.tls_secret)
         except (KubeError, WireError, CertificateError) as error:
             if self._is_serving():
                 self._trouble.begin(error)
@@ -268,16 +262,17 @@ class CertificateReader:
         self._trouble.end()
         return settings.reload_s * self.rng.uniform(0.75, 1.0)
 
-    def _load(self, state: TlsState) -> None:
-        material = state.material
-        if material is None:
-            raise CertificateError(
-                f"the Secret {self.settings.tls_secret} holds no certificate yet",
-                hint="the leader fills it within seconds; if not, look at the leader's log",
-            )
-        loaded = [target.load(material) for target in self.targets]
-        if any(loaded):
-            log.info("certificate loaded", secret=self.settings.tls_secret)
-
     def _is_serving(self) -> bool:
         return all(target.is_loaded for target in self.targets)
+
+
+def _serve_with(state: TlsState, targets: Sequence[ServerTls], *, secret: str) -> None:
+    material = state.material
+    if material is None:
+        raise CertificateError(
+            f"the Secret {secret} holds no certificate yet",
+            hint="the leader fills it within seconds; if not, look at the leader's log",
+        )
+    loaded = [target.load(material) for target in targets]
+    if any(loaded):
+        log.info("certificate loaded", secret=secret)

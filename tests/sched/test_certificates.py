@@ -43,11 +43,12 @@ def kube():
     return FakeKube()
 
 
-def make_keeper(kube, clock, leadership=None):
+def make_keeper(kube, clock, leadership=None, targets=()):
     return CertificateKeeper(
         kube=kube,
         leadership=leadership or FixedLeadership(),
         settings=SETTINGS,
+        targets=targets,
         wall_clock=clock,
     )
 
@@ -170,24 +171,43 @@ async def test_a_webhook_configuration_that_is_missing_is_said_once(kube, keeper
     assert [e["event"] for e in logs].count("webhook configuration missing") == 1
 
 
-async def test_a_new_client_certificate_is_announced_and_delivered_only_after_the_grace(
-    kube, clock, keeper
-):
+async def test_a_new_client_certificate_is_delivered_once_the_leader_accepts_it(kube, clock):
+    target = ServerTls(wants_client_certificate=True)
+    accepted_at_delivery = []
+
+    class Watching(FakeKube):
+        async def replace(self, resource, body, **kwargs):
+            if body["metadata"]["name"] == SETTINGS.client_secret:
+                accepted_at_delivery.append(target._material.client_ca_pem)
+            return await super().replace(resource, body, **kwargs)
+
+    keeper = make_keeper(Watching(api=kube.api), clock, targets=[target])
     await keeper.step()
     old = await values_of(kube, SETTINGS.client_secret)
     clock.now_s += 21 * DAY_S
 
     await keeper.step()
-    announced = await state_of(kube)
-    assert len(pki.split(announced.client_bundle_pem)) == 2
-    assert await values_of(kube, SETTINGS.client_secret) == old
 
-    clock.now_s += 2 * SETTINGS.reload_s
-    await keeper.step()
-    new = await values_of(kube, SETTINGS.client_secret)
+    new, state = await values_of(kube, SETTINGS.client_secret), await state_of(kube)
     assert new["tls.crt"] != old["tls.crt"]
-    assert new["tls.crt"] == (await state_of(kube)).client_pem
-    assert (await state_of(kube)).client_bundle_pem == announced.client_bundle_pem
+    assert new["tls.crt"] == state.client_pem
+    assert len(pki.split(state.client_bundle_pem)) == 2
+    assert accepted_at_delivery[-1] == state.client_bundle_pem
+
+
+async def test_a_delivery_that_fails_is_tried_again_with_the_same_certificate(kube, clock, keeper):
+    await keeper.step()
+    clock.now_s += 21 * DAY_S
+    kube.faults.add(Fault(kind=FaultKind.STATUS, code=500, name=SETTINGS.client_secret))
+
+    await keeper.step()
+    announced = await state_of(kube)
+    await keeper.step()
+
+    state = await state_of(kube)
+    assert (await values_of(kube, SETTINGS.client_secret))["tls.crt"] == state.client_pem
+    assert state.client_bundle_pem == announced.client_bundle_pem
+    assert announced.client_pem != state.client_pem
 
 
 async def test_a_leader_that_died_before_the_delivery_is_followed_by_one_that_begins_anew(
@@ -195,15 +215,14 @@ async def test_a_leader_that_died_before_the_delivery_is_followed_by_one_that_be
 ):
     await keeper.step()
     clock.now_s += 21 * DAY_S
+    kube.faults.add(Fault(kind=FaultKind.STATUS, code=500, name=SETTINGS.client_secret))
     await keeper.step()
 
-    follower = make_keeper(kube, clock)
-    await follower.step()
-    clock.now_s += 2 * SETTINGS.reload_s
-    await follower.step()
+    await make_keeper(kube, clock).step()
 
     client = await values_of(kube, SETTINGS.client_secret)
     accepted = pki.split((await state_of(kube)).client_bundle_pem)
+    assert len(accepted) == 3
     assert any(pki.is_issued_by(client["tls.crt"], authority) for authority in accepted)
 
 
@@ -349,7 +368,7 @@ async def test_kube_scheduler_is_let_in_by_what_it_was_given_before_and_after_a_
             return await response.text()
 
     target = ServerTls(wants_client_certificate=True)
-    reader = make_reader(kube, target)
+    keeper.targets = [target]
     site = WebSite(
         name="extender",
         host="127.0.0.1",
@@ -363,7 +382,6 @@ async def test_kube_scheduler_is_let_in_by_what_it_was_given_before_and_after_a_
     )
     clock.now_s = NOW_S - 21 * DAY_S
     await keeper.step()
-    await reader.step()
     async with running(server):
         port = (await server.ports.wait_for(bool))["extender"]
         old = await values_of(kube, SETTINGS.client_secret)
@@ -372,9 +390,6 @@ async def test_kube_scheduler_is_let_in_by_what_it_was_given_before_and_after_a_
             await ask(port, old, shows_certificate=False)
 
         clock.now_s = NOW_S
-        await keeper.step()
-        await reader.step()
-        clock.now_s += 2 * SETTINGS.reload_s
         await keeper.step()
 
         new = await values_of(kube, SETTINGS.client_secret)
