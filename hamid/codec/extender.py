@@ -13,7 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text, dumps, loads_object
+from hamid.codec.jsontext import (
+    ShapeError,
+    as_int,
+    as_list,
+    as_object,
+    as_text,
+    dumps,
+    loads_object,
+)
 from hamid.errors import ExtenderError
 
 if TYPE_CHECKING:
@@ -95,13 +103,9 @@ def decode_filter_args(body: bytes) -> FilterArgs:
 
     def read() -> FilterArgs:
         args = _folded(loads_object(body))
-        pod = _folded(as_object(args.get("pod"), what="Pod"))
-        meta = _folded(as_object(pod.get("metadata"), what="Pod.metadata"))
         names = args.get("nodenames")
         return FilterArgs(
-            pod_uid=as_text(meta.get("uid"), what="Pod.metadata.uid"),
-            namespace=as_text(meta.get("namespace"), what="Pod.metadata.namespace"),
-            pod_name=as_text(meta.get("name"), what="Pod.metadata.name"),
+            **_identity(args),
             node_names=None if names is None else _node_names(names),
             has_nodes=args.get("nodes") is not None,
         )
@@ -129,13 +133,9 @@ def decode_preempt_args(body: bytes) -> PreemptArgs:
 
     def read() -> PreemptArgs:
         args = _folded(loads_object(body))
-        pod = _folded(as_object(args.get("pod"), what="Pod"))
-        meta = _folded(as_object(pod.get("metadata"), what="Pod.metadata"))
         nodes = args.get("nodenametometavictims")
         return PreemptArgs(
-            pod_uid=as_text(meta.get("uid"), what="Pod.metadata.uid"),
-            namespace=as_text(meta.get("namespace"), what="Pod.metadata.namespace"),
-            pod_name=as_text(meta.get("name"), what="Pod.metadata.name"),
+            **_identity(args),
             victims=None
             if nodes is None
             else {
@@ -201,12 +201,21 @@ def _read(verb: str, read: Callable[[], _Args]) -> _Args:
         raise ExtenderError(f"the {verb} call cannot be read: {error}", hint=_HINT) from error
 
 
+def _identity(args: JsonObject) -> dict[str, str]:
+    """Who the pod of the call is."""
+    pod = _folded(as_object(args.get("pod"), what="Pod"))
+    meta = _folded(as_object(pod.get("metadata"), what="Pod.metadata"))
+    return {
+        "pod_uid": as_text(meta.get("uid"), what="Pod.metadata.uid"),
+        "namespace": as_text(meta.get("namespace"), what="Pod.metadata.namespace"),
+        "pod_name": as_text(meta.get("name"), what="Pod.metadata.name"),
+    }
+
+
 def _victims(value: object) -> NodeVictims:
     entry = _folded(as_object(value, what="an entry of NodeNameToMetaVictims"))
     pods = as_list(entry.get("pods") or [], what="Pods of NodeNameToMetaVictims")
-    violations = entry.get("numpdbviolations") or 0
-    if not isinstance(violations, int):
-        raise ShapeError("NumPDBViolations is not a whole number")
+    violations = as_int(entry.get("numpdbviolations") or 0, what="NumPDBViolations")
     return NodeVictims(
         pod_uids=tuple(
             as_text(_folded(as_object(pod, what="a pod of Pods")).get("uid"), what="its UID")

@@ -78,6 +78,16 @@ def as_bool(value: object, *, what: str) -> bool:
     return value
 
 
+def is_number(text: str, maximum: int) -> bool:
+    """Whether the text is a whole number from 0 to this, of plain digits and no more than it needs."""
+    return (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= len(str(maximum))  # `int` refuses thousands of digits in its own way
+        and int(text) <= maximum
+    )
+
+
 def kind_of(value: object) -> str:
     """What a value is, in the words of JSON, for messages."""
     match value:

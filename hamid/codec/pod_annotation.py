@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hamid.codec.jsontext import INT32_MAX, ShapeError, quoted
+from hamid.codec.jsontext import INT32_MAX, ShapeError, is_number, quoted
 from hamid.errors import AnnotationError
 from hamid.model import names as wire
 from hamid.model.allocation import ContainerAllocation
@@ -29,7 +29,6 @@ _CONTAINER_END: Final = ";"
 _DEVICE_END: Final = ":"
 _FIELD: Final = ","
 _FIELD_COUNT: Final = 4
-_MAX_DIGITS: Final = 10
 
 
 class ContainerSlot(NamedTuple):
@@ -158,7 +157,6 @@ def _decode_share(text: str) -> DeviceShare | None:
 
 
 def _amount(digits: str, text: str) -> int:
-    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS
-    if not is_number or int(digits) > INT32_MAX:
+    if not is_number(digits, INT32_MAX):
         raise ShapeError(f"{quoted(digits)} in device {quoted(text)} is no amount")
     return int(digits)

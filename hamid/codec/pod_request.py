@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hamid.codec.jsontext import kind_of, quoted
+from hamid.codec.jsontext import is_number, kind_of, quoted
 from hamid.codec.pod import pod_containers, pod_meta
 from hamid.codec.pod_host import decode_pod_host
 from hamid.codec.sharing import sharing_problems
@@ -306,15 +306,6 @@ def _is_same(one: object, other: object) -> bool:
         return False
 
 
-def _is_number(text: str, maximum: int) -> bool:
-    return (
-        text.isascii()
-        and text.isdigit()
-        and len(text) <= len(str(maximum))
-        and (int(text) <= maximum)
-    )
-
-
 @dataclass(slots=True)
 class _Annotations:
     """Reads the wishes in a pod's annotations; what is wrong goes to the problems."""
@@ -348,7 +339,7 @@ class _Annotations:
         found = dict.fromkeys(("slot", "core", "memory"), 0)
         for entry in entries:
             name, _, text = (part.strip() for part in entry.partition("="))
-            if name not in found or not _is_number(text, _MAX_WEIGHT):
+            if name not in found or not is_number(text, _MAX_WEIGHT):
                 self.problems.append(
                     f"annotation {wire.LOAD_WEIGHTS}: {quoted(entry)} is not one of slot, core "
                     f"and memory, =, and a whole number from 0 to {_MAX_WEIGHT}"
@@ -369,7 +360,7 @@ class _Annotations:
 
     def _indices(self) -> tuple[int, ...]:
         entries = self._list(wire.USE_INDEX)
-        wrong = [entry for entry in entries if not _is_number(entry, _MAX_INDEX)]
+        wrong = [entry for entry in entries if not is_number(entry, _MAX_INDEX)]
         if wrong:
             self.problems.append(
                 f"annotation {wire.USE_INDEX}: {quoted(wrong[0])} is no whole number "

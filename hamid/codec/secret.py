@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING
 
 from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text
@@ -77,7 +76,8 @@ def _encoded(value: bytes) -> str:
 def _decoded(key: str, value: object) -> bytes:
     if value in (None, ""):
         return b""
+    text = as_text(value, what=f"data.{key}")
     try:
-        return base64.b64decode(as_text(value, what=f"data.{key}"), validate=True)
-    except binascii.Error as error:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
         raise ShapeError(f"data.{key} is no base64") from error

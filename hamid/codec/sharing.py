@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hamid.codec.jsontext import quoted
+from hamid.codec.jsontext import is_number, quoted
 from hamid.errors import AnnotationError
 from hamid.model import names
 from hamid.model.sharing import Sharing, SharingMode
@@ -60,7 +60,7 @@ def sharing_problems(annotations: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _is_weight(text: object) -> bool:
-    return isinstance(text, str) and text.isdecimal() and 1 <= int(text) <= WEIGHT_MAX
+    return isinstance(text, str) and is_number(text, WEIGHT_MAX) and int(text) > 0
 
 
 def _mode_of_environment(container: JsonObject) -> SharingMode | None:

@@ -197,7 +197,10 @@ def test_a_preempt_call_with_whole_pods_is_told_apart():
         pytest.param([], id="no object"),
         pytest.param({"a": []}, id="a node that is none"),
         pytest.param({"a": {"Pods": [{"UID": 1}]}}, id="a UID that is none"),
-        pytest.param({"a": {"Pods": [], "NumPDBViolations": "1"}}, id="a count that is none"),
+        *(
+            pytest.param({"a": {"Pods": [], "NumPDBViolations": count}}, id=f"a count of {count!r}")
+            for count in ("1", 1.5, -1, True)
+        ),
     ],
 )
 def test_a_preempt_call_that_cannot_be_read_is_refused(nodes):

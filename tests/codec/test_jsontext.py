@@ -9,6 +9,7 @@ from hamid.codec.jsontext import (
     as_object,
     as_text,
     dumps,
+    is_number,
     kind_of,
     loads,
     loads_object,
@@ -64,6 +65,27 @@ def test_a_value_of_the_right_kind_is_itself(read, good):
 def test_a_value_of_another_kind_is_refused_and_named(read, bad, message):
     with pytest.raises(ShapeError, match=message):
         read(bad, what="it")
+
+
+@pytest.mark.parametrize(
+    ("text", "maximum", "is_one"),
+    [
+        ("0", 7, True),
+        ("7", 7, True),
+        ("8", 7, False),
+        ("10", 7, False),
+        ("", 7, False),
+        ("-1", 7, False),
+        ("+1", 7, False),
+        (" 1", 7, False),
+        ("1_0", 1_000, False),
+        ("\u0661", 7, False),  # a digit, in Arabic
+        ("\u00b2", 7, False),
+        ("1" * 5_000, 2**31 - 1, False),
+    ],
+)
+def test_a_number_is_of_plain_digits_and_within_its_bounds(text, maximum, is_one):
+    assert is_number(text, maximum) is is_one
 
 
 def test_kinds_have_the_names_that_json_gives_them():

@@ -39,7 +39,7 @@ def test_a_secret_without_data_has_no_values():
     assert decode_secret({"data": {"k": None}}) == {"k": b""}
 
 
-@pytest.mark.parametrize("data", [{"k": "!!"}, {"k": 1}, []])
+@pytest.mark.parametrize("data", [{"k": "!!"}, {"k": "a!!\u00fc"}, {"k": 1}, []])
 def test_a_secret_that_cannot_be_read_is_refused_without_its_values(data):
     with pytest.raises(WireError) as caught:
         decode_secret({"data": data})

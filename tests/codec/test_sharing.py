@@ -43,7 +43,13 @@ def test_an_annotation_comes_before_the_variable():
     assert read(policy("force"), mode="priority").mode is SharingMode.PRIORITY
 
 
-@pytest.mark.parametrize("annotations", [{"mode": "LEND"}, {"weight": "0"}, {"weight": "1001"}])
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"mode": "LEND"},
+        *({"weight": text} for text in ("0", "1001", "-1", "1.0", " 1", "", "\u0661", "9" * 5_000)),
+    ],
+)
 def test_a_value_that_there_is_not_is_refused_and_named(annotations):
     with pytest.raises(AnnotationError, match="core-") as caught:
         read(**annotations)
