@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FIRST_WITH_EVICTION_V1: Final = ServerVersion(major=1, minor=22)
 # A watch that delivers a thousand events at once must not keep the loop from everything else.
 EVENTS_BETWEEN_YIELDS: Final = 64
+_DOTS: Final = frozenset({".", ".."})
 # Below, `list` is a method.
 Items: TypeAlias = "list[JsonObject]"
 
@@ -80,7 +81,7 @@ class KubeClient:
         field_selector: str | None = None,
         not_older_than: str | None = None,
     ) -> ObjectList:
-        """All objects that match; a list that expires between two pages is begun anew, once."""
+        """All objects that match, page by page; `Gone` if the list expires between two of them."""
         query = _selection(label_selector, field_selector)
         if not_older_than is not None:
             query["resourceVersion"] = not_older_than
@@ -94,9 +95,7 @@ class KubeClient:
             # Items of a list lack what every other answer has.
             item.setdefault("apiVersion", resource.api_version)
             item.setdefault("kind", resource.kind)
-        return ObjectList(
-            items=tuple(items), resource_version=str(page["metadata"]["resourceVersion"])
-        )
+        return ObjectList(items=tuple(items), resource_version=page["metadata"]["resourceVersion"])
 
     async def _page(self, call: Call, items: Items, token: str) -> JsonObject:
         query = {**call.query, "limit": str(self.page_size)}
@@ -106,6 +105,8 @@ class KubeClient:
         page = await self.transport.answer(
             Call(verb=call.verb, resource=call.resource, path=call.path, query=query)
         )
+        if not _has_version(page):
+            raise Unavailable(f"{call}: an answer that is no list")
         items.extend(page.get("items") or ())
         return page
 
@@ -305,15 +306,23 @@ def _event(line: bytes, *, call: Call) -> WatchEvent:
     try:
         event = orjson.loads(line)
         kind, value = event["type"], event["object"]
-    except (orjson.JSONDecodeError, TypeError, KeyError) as error:
+        if kind == "ERROR":
+            message, code = str(value.get("message")), int(value.get("code") or 500)
+    except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError, KeyError) as error:
         raise Unavailable(f"{call}: a line of {len(line)} bytes that is no event") from error
     if kind == "ERROR":
-        message = f"{call}: {str(value.get('message'))[:QUOTE_CHARS]}"
-        raise error_for_status(int(value.get("code") or 500), value, message=message)
-    try:
-        return WatchEvent(kind=EventKind(kind), object=value)
-    except ValueError as error:
-        raise Unavailable(f"{call}: an event of unknown type {kind!r}") from error
+        raise error_for_status(code, value, message=f"{call}: {message[:QUOTE_CHARS]}")
+    if kind not in tuple(EventKind):
+        raise Unavailable(f"{call}: an event of unknown type {kind!r}")
+    if not _has_version(value):
+        raise Unavailable(f"{call}: an event about what is no object")
+    return WatchEvent(kind=EventKind(kind), object=value)
+
+
+def _has_version(item: Any) -> bool:
+    """Whether it is an object, or list of objects, as the API has them."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    return isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str)
 
 
 def _selection(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
@@ -340,7 +349,12 @@ def _path(
     name: str | None = None,
     subresource: str | None = None,
 ) -> str:
-    """The path, with names escaped: one with a slash must not reach another object."""
+    """The path, with names escaped: one with a slash must not reach another object.
+
+    Neither must one that says "the folder above", and cannot be escaped; no object has it.
+    """
+    if _DOTS & {namespace, name}:
+        raise NotFound(f"{resource.label} {name!r}: no object has such a name")
     return resource.path(
         None if namespace is None else quote(namespace, safe=""),
         None if name is None else quote(name, safe=":"),

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import yaml
 
 from hamid.errors import SettingsError
+from hamid.kube.errors import Unauthorized
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,16 +100,23 @@ class CredentialProgram:
     context: str
     directory: str
     _header: str | None = field(default=None, repr=False)
+    _is_renewal: bool = False
 
     async def header(self) -> str | None:
         """The token that the program gave, asked for once and after each refusal."""
         if self._header is None:
-            self._header = await self._ask()
+            try:
+                self._header = await self._ask()
+            except SettingsError as error:
+                if not self._is_renewal:
+                    raise
+                # It has worked before: no reason to end, but one to try again later.
+                raise Unauthorized(error.message, hint=error.hint) from error
         return self._header
 
     def expire(self) -> bool:
         """Ask again at the next use."""
-        self._header = None
+        self._header, self._is_renewal = None, True
         return True
 
     async def _ask(self) -> str | None:
@@ -231,11 +239,12 @@ def _cluster_tls(cluster: dict[str, Any], user: dict[str, Any], *, path: Path) -
         both.write(f"{certificate}\n{key or ''}\n")
         both.flush()
         try:
-            tls.load_cert_chain(both.name)
+            # A password that is wrong, so that for a key that has one nobody is asked on the terminal.
+            tls.load_cert_chain(both.name, password="")
         except ssl.SSLError as error:
             raise SettingsError(
                 f"{path}: the client certificate and key do not fit or are not PEM: {error}",
-                hint="check client-certificate(-data) and client-key(-data)",
+                hint="check client-certificate(-data) and client-key(-data); no key may have a password",
             ) from error
     return tls
 
@@ -243,8 +252,9 @@ def _cluster_tls(cluster: dict[str, Any], user: dict[str, Any], *, path: Path) -
 def _tls_context(authority: str | None, *, where: str) -> ssl.SSLContext:
     """Trust this authority alone, or the machine's if there is none."""
     try:
-        context = ssl.create_default_context(cadata=authority)
-    except ssl.SSLError as error:
+        # No text at all would be none to `ssl`, so that it trusts the machine's: a blank is no PEM.
+        context = ssl.create_default_context(cadata=" " if authority == "" else authority)
+    except (ssl.SSLError, TypeError) as error:
         raise SettingsError(
             f"{where}: the certificate authority is not PEM: {error}",
             hint="check the certificate authority",
@@ -284,9 +294,14 @@ def _kubeconfig(path: Path) -> dict[str, Any]:
 def _named(document: dict[str, Any], kind: str, name: str, *, path: Path) -> dict[str, Any]:
     """The section of a kubeconfig's named list: contexts, clusters or users."""
     entries = document.get(f"{kind}s") or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise SettingsError(f"{path}: {kind}s is no list of {kind}s", hint="correct it")
     for entry in entries:
         if entry.get("name") == name:
-            return dict(entry.get(kind) or {})
+            section = entry.get(kind) or {}
+            if not isinstance(section, dict):
+                raise SettingsError(f"{path}: {kind} {name!r} says nothing", hint="correct it")
+            return section
     names = ", ".join(str(entry.get("name")) for entry in entries) or "none"
     raise SettingsError(
         f"{path} has no {kind} {name!r}; it has: {names}",

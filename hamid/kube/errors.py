@@ -28,6 +28,9 @@ from hamid.errors import KubeError
 QUOTE_CHARS: Final = 1_000
 """Enough for a refusal by admission that names several fields."""
 
+LONGEST_WAIT_S: Final = 300.0
+"""More than that nobody is told to wait: whoever said so would have us give up."""
+
 
 class ApiError(KubeError):
     """An answer of the API server that is an error; see the module for its children."""
@@ -100,7 +103,7 @@ class TooManyRequests(ApiError):
     """The server is busy, or an eviction would break a disruption budget. Nothing was done.
 
     Attributes:
-        retry_after_s: how long the server asks to wait; 0 when it did not say.
+        retry_after_s: how long the server asks to wait, five minutes at most; 0 when it did not say.
     """
 
     code = 429
@@ -118,7 +121,7 @@ class Unavailable(ApiError):
     """No usable answer: not reached, timed out, cut off, or an error of the server's own.
 
     Attributes:
-        retry_after_s: how long the server asks to wait; 0 when it did not say.
+        retry_after_s: how long the server asks to wait, five minutes at most; 0 when it did not say.
         is_answered: the server has ended the request, with an error of its own other than that
             of running out of time: a read that follows shows whether anything was done.
     """
@@ -219,6 +222,7 @@ def _phrase(code: int) -> str:
 def _seconds(value: Any) -> float:
     """Seconds from a header or field; the rarely used date form counts as not said."""
     try:
-        return max(0.0, float(value))
-    except (TypeError, ValueError):
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
         return 0.0
+    return min(seconds, LONGEST_WAIT_S) if seconds > 0 else 0.0

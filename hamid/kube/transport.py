@@ -192,7 +192,7 @@ class Transport:
                 if response.status < HTTPStatus.MULTIPLE_CHOICES:
                     return response
                 async with response:
-                    said = await response.content.read(MAX_ERROR_BYTES)
+                    said = await beginning(response.content, MAX_ERROR_BYTES)
         except Unavailable as error:
             if isinstance(body, _GuardedBody) and body.is_withheld:
                 raise Withheld(f"{call}: it may no longer be done, and was not sent") from error
@@ -207,6 +207,14 @@ class Transport:
         if call.body is None or call.is_read or self.may_write is None:
             return call.body
         return _GuardedBody(call.body, may_write=self.may_write)
+
+
+async def beginning(content: aiohttp.StreamReader, limit: int) -> bytes:
+    """The first bytes of a body, in however many pieces they come."""
+    pieces = bytearray()
+    while len(pieces) < limit and (piece := await content.read(limit - len(pieces))):
+        pieces += piece
+    return bytes(pieces)
 
 
 class _GuardedBody(BytesPayload):

@@ -6,7 +6,8 @@ Invariants:
    After a gap that cannot be closed (`Gone`) it sees `replace` again, so that nothing deleted in
    between stays.
 2. Whatever the API does ends in another try, after a delay with jitter, never sooner than the server
-   asked. A watch that was cut resumes at the last resourceVersion; only `Gone` lists anew.
+   asked. A watch that was cut resumes at the last resourceVersion; only `Gone` lists anew. Delays
+   grow until a watch has worked: a list alone is no reason to list again soon.
 3. Errors of the sink or the transform are ours, and end the service.
 """
 
@@ -147,7 +148,7 @@ class Reflector:
         )
         self.sink.replace(tuple(self._slimmed(item) for item in found.items))
         self._resource_version = found.resource_version
-        self._succeed()
+        self._tell_recovery()
         self.synced.publish(True)  # noqa: FBT003 - the value
 
     async def _watch(self, resource_version: str) -> None:
@@ -189,6 +190,9 @@ class Reflector:
 
     def _succeed(self) -> None:
         self.backoff.reset()
+        self._tell_recovery()
+
+    def _tell_recovery(self) -> None:
         if self.down_since_s is not None:
             down_s = round(self.clock() - self.down_since_s, 3)
             self.down_since_s = None

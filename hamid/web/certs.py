@@ -103,14 +103,16 @@ def load_into(context: ssl.SSLContext, material: TlsMaterial) -> None:
     """Give the context its certificate, key and CAs."""
     try:
         with _as_file(material.certificate_pem + b"\n" + material.key_pem) as path:
-            context.load_cert_chain(path)
+            # A password that is wrong, so that for a key that has one nobody is asked on the terminal.
+            context.load_cert_chain(path, password="")
         if material.client_ca_pem:
             context.load_verify_locations(cadata=material.client_ca_pem.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
         raise CertificateError(
             f"the certificate cannot be used: {reason}",
-            hint="give a PEM certificate, the private key it was made for, and the CA's PEM",
+            hint="give a PEM certificate, the private key it was made for, without a password, and "
+            "the CA's PEM",
         ) from error
 
 

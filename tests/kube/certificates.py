@@ -37,13 +37,15 @@ class Authority:
         self._certificate = _build(self._key, "test-ca", self._key, "test-ca", is_ca=True)
         self.pem = _pem(self._certificate)
 
-    def sign(self, name: str) -> Pair:
+    def sign(self, name: str, *, password: bytes = b"") -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _build(key, name, self._key, "test-ca")
         text = key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+            serialization.BestAvailableEncryption(password)
+            if password
+            else serialization.NoEncryption(),
         ).decode()
         return Pair(certificate=_pem(certificate), key=text)
 

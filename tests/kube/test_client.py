@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from hamid.aiokit.services import running
-from hamid.kube.client import KubeClient, _version
+from hamid.kube.client import KubeClient, _event, _version
 from hamid.kube.errors import NotFound, Unavailable
 from hamid.kube.fake import FakeApi, FakeApiServer, FakeFeatures, Fault, FaultKind
 from hamid.kube.port import (
@@ -20,6 +21,7 @@ from hamid.kube.port import (
     ServerVersion,
 )
 from hamid.kube.settings import KubeSettings
+from hamid.kube.transport import Call
 from tests.contracts.kube_contract import BindContract, WholeKubeContract, events_since, pod
 from tests.kube.test_watch import Mirror, create, make_reflector
 
@@ -80,6 +82,16 @@ async def test_a_name_cannot_reach_another_object(server: FakeApiServer, kube: K
         await kube.get(PODS, "../configmaps/a", namespace="default")
 
 
+@pytest.mark.parametrize(("namespace", "name"), [("default", ".."), ("default", "."), ("..", "a")])
+async def test_a_name_that_would_be_the_folder_above_reaches_nothing(
+    server: FakeApiServer, kube: KubeClient, namespace: str, name: str
+) -> None:
+    with pytest.raises(NotFound):
+        await kube.delete(PODS, name, namespace=namespace)
+
+    assert not server.requests.count()
+
+
 async def test_an_event_of_300_kib_arrives_whole(server: FakeApiServer, kube: KubeClient) -> None:
     since = (await kube.list(CONFIG_MAPS)).resource_version
     body = {"metadata": {"name": "a"}, "data": {"x": "y" * 300 * 1024}}
@@ -113,6 +125,45 @@ async def test_a_silent_watch_is_unavailable(server: FakeApiServer) -> None:
 
         with pytest.raises(Unavailable, match="no answer in time"):
             await events_since(kube, CONFIG_MAPS, resource_version=since, count=1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"type": "ADDED"}',
+        b'{"type": "ADDED", "object": null}',
+        b'{"type": "ADDED", "object": []}',
+        b'{"type": "ADDED", "object": {}}',
+        b'{"type": "ADDED", "object": {"metadata": {}}}',
+        b'{"type": "ADDED", "object": {"metadata": {"resourceVersion": 7}}}',
+        b'{"type": [], "object": {"metadata": {"resourceVersion": "7"}}}',
+        b'{"type": "RENAMED", "object": {"metadata": {"resourceVersion": "7"}}}',
+        b'{"type": "ERROR", "object": null}',
+        b'{"type": "ERROR", "object": {"code": "high"}}',
+        b'{"type": "ERROR", "object": {"code": []}}',
+    ],
+)
+def test_whatever_a_line_of_a_watch_says_the_watch_is_at_worst_unavailable(line: bytes) -> None:
+    # Private, since no server of ours says such things.
+    with pytest.raises(Unavailable):
+        _event(line, call=Call(verb="watch", resource="pods", path="/api/v1/pods"))
+
+
+@pytest.mark.parametrize("answer", [{}, {"metadata": []}, {"kind": "Status", "metadata": {}}])
+async def test_an_answer_that_is_no_list_is_unavailable(
+    server: FakeApiServer, kube: KubeClient, answer: dict[str, object]
+) -> None:
+    async def answered(call: Call) -> dict[str, object]:
+        return answer
+
+    kube.transport = SimpleNamespace(answer=answered)
+
+    with pytest.raises(Unavailable, match="no list"):
+        await kube.list(PODS)
 
 
 async def test_a_watch_that_is_left_ends_at_the_server(

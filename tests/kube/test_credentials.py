@@ -17,6 +17,7 @@ from hamid.kube.credentials import (
     access_in_pod,
     access_to_url,
 )
+from hamid.kube.errors import Unauthorized
 from tests.kube.certificates import Authority
 
 if TYPE_CHECKING:
@@ -90,6 +91,32 @@ async def test_a_credential_program_is_asked_once_and_again_after_a_refusal(
     assert count.read_text() == "x\nx\n"
 
 
+async def test_a_credential_program_that_fails_later_is_asked_again_and_ends_nothing(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "program"
+    works = (
+        "#!/bin/sh\n"
+        'echo \'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",'
+        ' "status": {"token": "from-program"}}\'\n'
+    )
+    program.write_text(works)
+    program.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}}
+    authenticator = access_by_kubeconfig(
+        write_kubeconfig(tmp_path / "k", user=user), clock=clock
+    ).authenticator
+    await authenticator.header()
+
+    authenticator.expire()
+    program.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(Unauthorized, match="context 'one'"):
+        await authenticator.header()
+    program.write_text(works)
+
+    assert await authenticator.header() == "Bearer from-program"
+
+
 async def test_a_credential_program_that_fails_is_a_matter_of_settings(tmp_path: Path) -> None:
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false"}}
     access = access_by_kubeconfig(write_kubeconfig(tmp_path / "k", user=user), clock=clock)
@@ -161,6 +188,10 @@ def test_verification_can_be_switched_off(tmp_path: Path) -> None:
             ),
             "certificate authority is not PEM",
         ),
+        ("{current-context: a, contexts: a}", "contexts is no list of contexts"),
+        ("{current-context: a, contexts: {name: a}}", "contexts is no list of contexts"),
+        ("{current-context: a, contexts: [a]}", "contexts is no list of contexts"),
+        ("{current-context: a, contexts: [{name: a, context: [b]}]}", "context 'a' says nothing"),
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_is_a_matter_of_settings(
@@ -188,6 +219,30 @@ async def test_a_pod_finds_token_and_authority_in_its_directory(tmp_path: Path) 
 
     assert access.server == "https://[fd00::1]:443"
     assert await access.authenticator.header() == "Bearer t"
+
+
+@pytest.mark.parametrize("authority", ["", " ", "x", "\u00fc"])
+def test_an_authority_that_is_none_does_not_make_the_machines_one_trusted(
+    tmp_path: Path, authority: str
+) -> None:
+    (tmp_path / "ca.crt").write_text(authority)
+
+    with pytest.raises(SettingsError, match="certificate authority is not PEM"):
+        access_in_pod(host="h", port=443, directory=tmp_path, clock=clock)
+
+
+def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
+    pair = Authority().sign("me", password=b"secret")
+    data = {
+        "client-certificate-data": base64.b64encode(pair.certificate.encode()).decode(),
+        "client-key-data": base64.b64encode(pair.key.encode()).decode(),
+    }
+    path = write_kubeconfig(tmp_path / "k", user=data, cluster={"server": "https://h:1"})
+
+    with pytest.raises(SettingsError, match="client certificate and key") as caught:
+        access_by_kubeconfig(path, clock=clock)
+
+    assert "password" in caught.value.hint
 
 
 async def test_a_token_file_is_read_again_when_it_is_old_or_was_refused(tmp_path: Path) -> None:

@@ -76,6 +76,10 @@ def test_a_body_that_is_no_status_is_not_quoted(body: bytes) -> None:
         (None, {"retryAfterSeconds": 3}, 3.0),
         ("Wed, 21 Oct 2026 07:28:00 GMT", {}, 0.0),
         ("-5", {}, 0.0),
+        ("nan", {}, 0.0),
+        ("inf", {}, 300.0),
+        ("86400", {}, 300.0),
+        (None, {"retryAfterSeconds": 10**9}, 300.0),
         (None, {}, 0.0),
     ],
 )

@@ -21,6 +21,7 @@ from hamid.kube.errors import (
 from hamid.kube.fake import FakeApiServer, Fault, FaultKind
 from hamid.kube.port import CONFIG_MAPS, NAMESPACES, PODS
 from hamid.kube.settings import KubeSettings
+from hamid.kube.transport import beginning
 from tests.contracts.kube_contract import pod
 from tests.kube.certificates import Authority
 
@@ -261,6 +262,32 @@ async def test_some_wait_less_long_than_others(server: FakeApiServer, kube: Kube
 
     with pytest.raises(Unavailable, match="no answer in time"):
         await kube.within(0.05).create(CONFIG_MAPS, SECRET, namespace="default")
+
+
+class Body:
+    """A body that comes in pieces, of which a reader gets one at a time."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = list(pieces)
+
+    async def read(self, limit: int) -> bytes:
+        if not self.pieces:
+            return b""
+        piece = self.pieces.pop(0)
+        if rest := piece[limit:]:
+            self.pieces.insert(0, rest)
+        return piece[:limit]
+
+
+@pytest.mark.parametrize(
+    "pieces", [(), (b"12345678",), (b"1", b"2345", b"678"), (b"12345678", b"9")]
+)
+async def test_of_an_errors_body_as_much_as_it_may_be_is_read_in_however_many_pieces(
+    pieces: tuple[bytes, ...],
+) -> None:
+    body = Body(*pieces)
+
+    assert await beginning(body, limit=8) == b"".join(pieces)[:8]
 
 
 @pytest.mark.parametrize("wanted", [Forbidden])

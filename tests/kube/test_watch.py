@@ -220,6 +220,16 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hot_loop
     assert kube.requests.count(verb="watch") < 15
 
 
+async def test_a_server_that_forgets_every_version_is_not_made_to_list_in_a_hot_loop() -> None:
+    kube, mirror = FakeKube(), Mirror()
+    kube.faults.add(Fault(kind=FaultKind.STATUS, verb="watch", code=410, times=None))
+
+    async with running(make_reflector(kube, mirror)):
+        await asyncio.sleep(60)
+
+    assert kube.requests.count(verb="list") < 15
+
+
 async def test_bookmarks_move_the_version_on_without_reaching_the_sink() -> None:
     kube, mirror = FakeKube(), Mirror()
     async with running(make_reflector(kube, mirror, watch_timeout_s=100)):

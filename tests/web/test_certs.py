@@ -1,8 +1,15 @@
 import ssl
+from dataclasses import replace
 
 import aiohttp
 import pytest
 from aiohttp import web
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from hamid.web.certs import ServerTls, TlsMaterial
 from hamid.web.errors import CertificateError
@@ -124,6 +131,18 @@ def test_material_that_does_not_fit_together_is_refused_and_the_old_kept(old, ne
     with pytest.raises(CertificateError, match="KEY_VALUES_MISMATCH"):
         tls.load(mixed)
     assert tls.is_loaded
+
+
+def test_a_key_with_a_password_is_refused(old):
+    made = old.server_material()
+    locked = load_pem_private_key(made.key_pem, None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    )
+
+    with pytest.raises(CertificateError) as caught:
+        ServerTls().load(replace(made, key_pem=locked))
+
+    assert "without a password" in caught.value.hint
 
 
 def test_asking_for_client_certificates_needs_a_ca(old):
