@@ -108,7 +108,8 @@ class Cards:
         by_pid: dict[int, list[int]] = {}
         for sample in samples:
             by_pid.setdefault(sample.pid, []).append(sample.smUtil)
-            self.loads_until_us[uuid] = max(since_us, sample.timeStamp)
+        # They come in no order.
+        self.loads_until_us[uuid] = max([since_us, *(sample.timeStamp for sample in samples)])
         return [
             ProcessLoad(device_uuid=uuid, pid=pid, gpu_percent=sum(loads) / len(loads))
             for pid, loads in sorted(by_pid.items())

@@ -1,7 +1,11 @@
 """What listing and sampling do beyond the contract, on the simulated library."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from hamid.nvml.binding import nvml
+from hamid.nvml.cards import Cards
 from hamid.nvml.client import NvmlClient
 from hamid.nvml.profiles import simulated_cards
 from tests.contracts.nvml_contract import CARDS, T4_A, T4_B, UUIDS, by_uuid
@@ -96,3 +100,33 @@ async def test_links_that_only_one_card_knows_of_score_nothing(sim_machine, sim_
         scores = await client.link_scores()
 
     assert scores[v100_a][v100_b] == scores[v100_b][v100_a] == 0
+
+
+def test_loads_of_processes_are_told_once_in_whatever_order_the_driver_has_them(
+    monkeypatch, tmp_path
+):
+    asked = []
+
+    def loads_since(_handle, since_us):
+        asked.append(since_us)
+        times = [(7, 300), (8, 500), (7, 400)]
+        return [
+            SimpleNamespace(pid=pid, smUtil=at // 10, timeStamp=at)
+            for pid, at in times
+            if at > since_us
+        ]
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetProcessUtilization", loads_since)
+    monkeypatch.setattr(nvml, "nvmlDeviceGetCount", lambda: 1)
+    device = CARDS[0].device
+    cards = Cards(
+        host_root=tmp_path,
+        devices={device.device_uuid: device},
+        handles={device.device_uuid: None},
+    )
+
+    first, second = cards.sample_process_loads(), cards.sample_process_loads()
+
+    assert [(load.pid, load.gpu_percent) for load in first] == [(7, 35.0), (8, 50.0)]
+    assert second == ()
+    assert asked == [0, 500]
