@@ -35,6 +35,7 @@ from hamid.plugin.pods import NodePods
 from hamid.plugin.publisher import InventoryPublisher, RegistrationGuard
 from hamid.plugin.reconciler import Reconciler
 from hamid.plugin.service import DevicePlugin
+from hamid.plugin.trimmer import UsageTrimmer
 from hamid.plugin.undecided import UndecidedPolicy
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ async def _device_plugin(
     library = await install_library(settings.hooks.library, host_dir=own.state_dir)
     journal = Journal(directory=own.state_dir / "journal", thread=thread)
     await journal.load()
-    pods = NodePods(node_name=node_name, resource_name=resource_name, kube=ports.kube)
+    pods = NodePods(node_name=node_name, names=settings.sched.resources, kube=ports.kube)
     inventory = Latest(NodeInventory(node_name=node_name, devices=()))
     return DevicePlugin(
         devices=Latest(()),
@@ -315,6 +316,7 @@ def _later_services(
         thread=role.plugin.files.thread,
         interval_s=settings.hooks.usage_interval_s,
     )
+    trimmer = UsageTrimmer(directories=role.usage_dirs)
     lender = Lender(
         directories=role.page_dirs,
         nvml=ports.nvml,
@@ -334,7 +336,7 @@ def _later_services(
     )
     reconciler = OnceListed(service=role.reconciler, synced=role.pods_synced)
     samplers = (LoadSampler(lender=lender), MemoryWeigher(lender=lender))
-    return (publisher, guard, watch, monitor, lender, *samplers, probe, reconciler)
+    return (publisher, guard, watch, monitor, trimmer, lender, *samplers, probe, reconciler)
 
 
 def own_pod_watch(node_name: str, ports: PluginPorts, *, sink: Sink) -> Reflector:

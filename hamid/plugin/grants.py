@@ -1,10 +1,10 @@
 """The files of a grant on the host: its private directory, control page and CDI spec.
 
     <state>/grants/<grant id>/limits/control.page    mounted read-only: what the tenant may use
-    <state>/grants/<grant id>/usage/                 mounted writable: what its processes report
+    <state>/grants/<grant id>/usage/usage.page       mounted writable: what its processes report
     <CDI dir>/hamid-<grant id>.json                  in CDI mode
 
-All are derived from the journal: they can be written anew at any time.
+All but the usage page are derived from the journal: they can be written anew at any time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hamid.errors import HookError, StateError
+from hamid.errors import HookError
 from hamid.hooks.abi import contract
 from hamid.hooks.abi.injection import (
     CONTROL_NODES,
@@ -30,6 +30,7 @@ from hamid.hooks.abi.pages import decode_control_page, encode_control_page
 from hamid.kubelet.port import ContainerGrant, DeviceNode, Mount
 from hamid.model.sharing import SharingMode
 from hamid.plugin.cdi import cdi_file_name, cdi_name, encode_cdi_spec
+from hamid.plugin.disk import needing_the_disk
 from hamid.plugin.settings import GrantMode
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from hamid.model.device import DeviceUuid
     from hamid.plugin.journal import Grant
 
-LIMITS_DIR_MODE: Final = 0o755
+DIRECTORY_MODE: Final = 0o755
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -82,31 +83,35 @@ class GrantFiles:
             StateError: the disk does not take them.
         """
         entering = self._injection(grant)
-        try:
+        with needing_the_disk(
+            f"limits for container {grant.container_name!r} of pod {grant.pod_key} cannot be "
+            f"written to {self.directory}",
+            then="delete the pod",
+        ):
             await self.thread.call(self._write, grant, encode_cdi_spec(grant.grant_id, entering))
-        except OSError as error:
-            raise StateError(
-                f"limits for container {grant.container_name!r} of pod {grant.pod_key} cannot be "
-                f"written to {self.directory}: {error.strerror or error}",
-                hint="free or mend that disk of the node, then delete the pod",
-            ) from error
         return self._answer(grant.grant_id, entering)
 
     async def remove(self, grant_id: str) -> None:
-        """Remove the grant's files."""
+        """Remove the grant's files; raises `StateError` if some of them stay."""
         # Not in our thread: a tenant may have left a million files, and Allocate must not wait.
-        await asyncio.to_thread(self._remove, grant_id)
+        with needing_the_disk(f"files of grant {grant_id} cannot be removed from {self.directory}"):
+            await asyncio.to_thread(self._remove, grant_id)
 
     async def grant_ids(self) -> frozenset[str]:
-        """The grants that have files."""
-        return await self.thread.call(_names_in, self.directory)
+        """The grants that have files; raises `StateError` if that cannot be seen."""
+        with needing_the_disk(f"the files of grants in {self.directory} cannot be listed"):
+            return await self.thread.call(_names_in, self.directory)
 
     def limits_dir(self, grant_id: str) -> Path:
         """The directory that is mounted read-only."""
         return self.directory / grant_id / "limits"
 
     def usage_dir(self, grant_id: str) -> Path:
-        """The directory that the tenant writes; nothing in it may be trusted."""
+        """Where the page is that the tenant writes; nothing in it may be trusted.
+
+        Containers of earlier releases have the whole directory mounted, and may have put anything
+        there.
+        """
         return self.directory / grant_id / "usage"
 
     def _injection(self, grant: Grant) -> Injection:
@@ -114,7 +119,7 @@ class GrantFiles:
             library=self.library.library_path,
             preload=self.library.preload_path,
             limits=self.limits_dir(grant.grant_id),
-            usage=self.usage_dir(grant.grant_id),
+            usage_page=self.usage_dir(grant.grant_id) / contract.USAGE_PAGE_NAME,
             node_by_uuid={u: n for u, n in self.node_by_uuid.items() if self._is_there(n)},
             control_nodes=tuple(filter(self._is_there, CONTROL_NODES)),
         )
@@ -154,8 +159,9 @@ class GrantFiles:
         limits.mkdir(parents=True, exist_ok=True)
         usage.mkdir(exist_ok=True)
         # Containers run as any user, and the daemon's umask may be strict.
-        limits.chmod(LIMITS_DIR_MODE)
-        usage.chmod(contract.USAGE_DIR_MODE)
+        limits.chmod(DIRECTORY_MODE)
+        usage.chmod(DIRECTORY_MODE)
+        make_usage_page(usage / contract.USAGE_PAGE_NAME)
         page_path = limits / contract.CONTROL_PAGE_NAME
         page = encode_control_page(
             container_limits(
@@ -197,6 +203,18 @@ def _generation(page: Path) -> int:
         return 0
 
 
+def make_usage_page(path: Path) -> None:
+    """Make an empty page; what is there already, the container's processes have written."""
+    try:
+        page = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return
+    try:
+        os.fchmod(page, contract.USAGE_PAGE_MODE)
+    finally:
+        os.close(page)
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Put the content in the file's place in one step: readers see the old or the new, whole."""
     # A name that CDI runtimes, which watch the directory for *.json and *.yaml, do not look at.
@@ -209,7 +227,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def remove_tree(parent: Path, name: str) -> None:
     """Remove the directory of this name and all that is in it; one that is not there is no error.
 
-    A tenant may have nested directories without end, which a recursion does not survive: what is
+    A tenant of an earlier release may have nested directories without end, which a recursion does not survive: what is
     two levels down is moved up, so that there is never a third level to descend to. Links are
     removed, never followed.
     """

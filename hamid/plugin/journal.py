@@ -34,6 +34,7 @@ from hamid.codec.jsontext import (
 from hamid.errors import StateError
 from hamid.model.device import DeviceShare, DeviceUuid
 from hamid.model.sharing import Sharing, SharingMode
+from hamid.plugin.disk import needing_the_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,26 +98,30 @@ class Journal:
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def load(self) -> None:
-        """Read what an earlier run of the daemon granted, the oldest file first."""
-        for grant in await self.thread.call(_read_all, self.directory):
+        """Read what an earlier run of the daemon granted, the oldest file first.
+
+        Raises:
+            StateError: there is no such directory, and it cannot be made.
+        """
+        with needing_the_disk(f"the journal of grants in {self.directory} cannot be opened"):
+            grants = await self.thread.call(_read_all, self.directory)
+        for grant in grants:
             await self._keep(grant)
         log.info("journal read", grants=len(self._by_id))
 
     async def write(self, grant: Grant) -> None:
         """Put the grant on disk, then in memory; raises `StateError` if the disk does not take it."""
         async with self._changing:
-            try:
+            with needing_the_disk(
+                f"grant for container {grant.container_name!r} of pod {grant.pod_key} cannot be "
+                f"written to {self.directory}",
+                then="delete the pod",
+            ):
                 await self.thread.call(_write, self.directory, grant)
-            except OSError as error:
-                raise StateError(
-                    f"grant for container {grant.container_name!r} of pod {grant.pod_key} cannot be "
-                    f"written to {self.directory}: {error.strerror or error}",
-                    hint="free or mend that disk of the node, then delete the pod",
-                ) from error
             await self._keep(grant)
 
     async def remove(self, grant_id: str) -> None:
-        """Forget the grant."""
+        """Forget the grant; raises `StateError` if its file stays, and it is known again later."""
         async with self._changing:
             await self._remove(grant_id)
 
@@ -151,7 +156,10 @@ class Journal:
         self._by_id[grant.grant_id] = grant
         self._id_by_key[grant.key] = grant.grant_id
         if replaced is not None and replaced != grant.grant_id:
-            await self._remove(replaced)
+            try:
+                await self._remove(replaced)
+            except StateError as error:  # of both on disk, the newer counts
+                log.warning("old grant stays on disk", grant_id=replaced, error=str(error))
 
     async def _remove(self, grant_id: str) -> None:
         # Not flushed: a file that comes back after a power cut is older than its successor, or
@@ -159,7 +167,8 @@ class Journal:
         grant = self._by_id.pop(grant_id, None)
         if grant is not None and self._id_by_key.get(grant.key) == grant_id:
             del self._id_by_key[grant.key]
-        await self.thread.call((self.directory / f"{grant_id}.json").unlink, missing_ok=True)
+        with needing_the_disk(f"grant {grant_id} cannot be removed from {self.directory}"):
+            await self.thread.call((self.directory / f"{grant_id}.json").unlink, missing_ok=True)
 
 
 def encode_grant(grant: Grant) -> bytes:

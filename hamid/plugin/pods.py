@@ -3,7 +3,8 @@
 Invariants:
 
 1. The watch tells of one pod in the order of events. A list asked for beside it may be older by
-   the time it is read, so it only adds pods that the watch has not brought.
+   the time it is read, so it only adds pods that the watch has not brought; and if the watch began
+   anew meanwhile, which deletions are between the two nobody can tell, so it is asked for again.
 2. A pod that was seen to be deleted stays so: UIDs are never used again.
 3. There is one pod of a name: the newest UID that was seen.
 """
@@ -28,7 +29,8 @@ from hamid.plugin.matching import AskingContainer, PodOnNode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hamid.kube.port import JsonObject, KubePort, WatchEvent
+    from hamid.kube.port import JsonObject, KubePort, ObjectList, WatchEvent
+    from hamid.model.names import ResourceNames
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +43,7 @@ class NodePods:
     """The node's pods that ask for our resource; the sink of their watch.
 
     Args:
-        resource_name: the resource that the kubelet counts slots of.
+        names: of resources; the kubelet counts slots of the first.
         refresh_deadline_s: for a direct list: the kubelet waits meanwhile.
 
     Attributes:
@@ -50,18 +52,20 @@ class NodePods:
     """
 
     node_name: str
-    resource_name: str
+    names: ResourceNames
     kube: KubePort
     refresh_deadline_s: float = 1.0
     is_listed: bool = False
     refresh_failure: str | None = None
     _by_uid: dict[str, PodOnNode] = field(default_factory=dict)
+    _begun_count: int = 0
     _deleted: deque[str] = field(default_factory=lambda: deque(maxlen=_DELETED_KEPT))
 
     def replace(self, objects: tuple[JsonObject, ...]) -> None:
         """Start anew from a list."""
         # What it lacks may be deleted, or too new for the cache that it came from.
         self._by_uid = {}
+        self._begun_count += 1
         for pod in objects:
             self.keep(pod)
         self.is_listed = True
@@ -76,7 +80,7 @@ class NodePods:
 
     def keep(self, pod: JsonObject) -> None:
         """Take the pod as it is now; one that asks for nothing, or is deleted, does not count."""
-        seen = pod_on_node(pod, resource_name=self.resource_name)
+        seen = pod_on_node(pod, names=self.names)
         if not seen.asking or seen.pod_uid in self._deleted:
             return
         before = self._by_uid.get(seen.pod_uid)
@@ -92,9 +96,7 @@ class NodePods:
         """List the node's pods now: the kubelet may have heard of one before our watch did."""
         try:
             async with asyncio.timeout(self.refresh_deadline_s):
-                listed = await self.kube.list(
-                    PODS, field_selector=f"spec.nodeName={self.node_name}"
-                )
+                listed = await self._list()
         except (KubeError, TimeoutError) as error:
             too_late = f"no answer in {self.refresh_deadline_s:g} s"
             self.refresh_failure = error.message if isinstance(error, KubeError) else too_late
@@ -104,6 +106,14 @@ class NodePods:
         for pod in listed.items:
             if pod["metadata"]["uid"] not in self._by_uid:
                 self.keep(pod)
+
+    async def _list(self) -> ObjectList:
+        """The node's pods as of a moment since which the watch has not begun anew."""
+        while True:
+            begun_count = self._begun_count
+            listed = await self.kube.list(PODS, field_selector=f"spec.nodeName={self.node_name}")
+            if self._begun_count == begun_count:
+                return listed
 
     async def find(self, pod_uid: str) -> PodOnNode | None:
         """The pod of this UID; asks the API server if the watch has not brought it yet."""
@@ -135,12 +145,12 @@ class NodePods:
         self._deleted.append(pod_uid)
 
 
-def pod_on_node(pod: JsonObject, *, resource_name: str) -> PodOnNode:
+def pod_on_node(pod: JsonObject, *, names: ResourceNames) -> PodOnNode:
     """What the device plugin needs of the pod object."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     allocation, problem = None, None
     try:
-        allocation = read_allocation(pod)
+        allocation = read_allocation(pod, names=names)
     except AnnotationError as error:
         problem = str(error)
     return PodOnNode(
@@ -148,7 +158,7 @@ def pod_on_node(pod: JsonObject, *, resource_name: str) -> PodOnNode:
         namespace=metadata["namespace"],
         name=metadata["name"],
         created_at=metadata.get("creationTimestamp") or "",
-        asking=tuple(_asking(pod, resource_name)),
+        asking=tuple(_asking(pod, names.count)),
         allocation=allocation,
         problem=problem,
         is_initialized=any(

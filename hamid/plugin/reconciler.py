@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hamid.aiokit.ticker import every
-from hamid.errors import KubeletError
+from hamid.errors import KubeletError, StateError
 from hamid.hooks.abi.contract import ENV_GRANT_ID
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ class Reconciler:
     _suspected: frozenset[Drift] = frozenset()
     _misses: dict[str, int] = field(default_factory=dict)
     _is_blind: bool = False
+    _is_stuck: bool = False
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -171,7 +172,14 @@ class Reconciler:
         self._is_blind = False
         compared = books(self.journal.grants(), entries, await self._known_to_kubelet())
         await self._report(drifts(self.pods.pods(), compared))
-        await self._free(entries)
+        try:
+            await self._free(entries)
+        except StateError as error:
+            if not self._is_stuck:
+                log.warning("grants not freed", error=error.message, hint=error.hint)
+            self._is_stuck = True
+        else:
+            self._is_stuck = False
 
     async def _known_to_kubelet(self) -> tuple[PodDevices, ...]:
         try:
@@ -197,7 +205,11 @@ class Reconciler:
             await self.events.warn("AllocationDrift", message)
 
     async def _free(self, entries: Sequence[CheckpointEntry]) -> None:
-        """Forget grants, and files of grants, that nobody was seen to hold for a while."""
+        """Forget grants, and files of grants, that nobody was seen to hold for a while.
+
+        Raises:
+            StateError: some are still there, of which the first is named.
+        """
         on_disk = await self.files.grant_ids()
         grants = {grant.grant_id: grant for grant in self.journal.grants()}
         on_record = {(entry.pod_uid, entry.container_name) for entry in entries}
@@ -209,8 +221,15 @@ class Reconciler:
             held |= on_disk - grants.keys()
         free = (on_disk | grants.keys()) - held
         self._misses = {grant_id: self._misses.get(grant_id, 0) + 1 for grant_id in free}
+        errors = []
         for grant_id in sorted(g for g, n in self._misses.items() if n >= MISSES_BEFORE_FREE):
-            await self.journal.remove(grant_id)
-            await self.files.remove(grant_id)
+            try:
+                await self.journal.remove(grant_id)
+                await self.files.remove(grant_id)
+            except StateError as error:
+                errors.append(error)
+                continue
             pod_key = grants[grant_id].pod_key if grant_id in grants else None
             log.info("grant freed", pod=pod_key, grant_id=grant_id)
+        if errors:
+            raise errors[0]

@@ -211,6 +211,15 @@ class DevicePlugin:
                 f"{len(slot_ids)} devices, but {len(match.allocation.shares)} were decided for it",
                 hint="the pod was changed after it was placed; delete it and create it anew",
             )
+        ours = slot_devices(device.slot_id for device in self.devices.get())
+        gone = [uuid for uuid in match.devices if uuid not in ours]
+        if gone:
+            raise KubeletError(
+                f"card {gone[0]}, which was decided for container {match.container_name!r} of pod "
+                f"{match.pod.pod_key}, is not one that this node shares",
+                hint="it was taken out, excluded, or put into MIG mode after the pod was placed; "
+                "delete the pod, its controller makes a new one, which is placed anew",
+            )
         return match.allocation.shares
 
     async def _grant(self, grant: Grant) -> ContainerGrant:

@@ -11,7 +11,8 @@ IN_A_CONTAINER = f"""
 set -eu
 mount -t tmpfs tmpfs /usr/local
 mkdir -p {contract.LIMITS_DIR} {contract.USAGE_DIR}
-chmod {contract.USAGE_DIR_MODE:o} {contract.USAGE_DIR}
+: > {contract.USAGE_PAGE_PATH}
+chmod {contract.USAGE_PAGE_MODE:o} {contract.USAGE_PAGE_PATH}
 cp "$LIBRARY" {contract.LIBRARY_PATH}
 cp "$PAGE" {contract.CONTROL_PAGE_PATH}
 mount -o remount,bind,ro {contract.LIMITS_DIR} 2>/dev/null ||

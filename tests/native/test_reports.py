@@ -180,7 +180,7 @@ def test_a_cap_holds_on_cards_of_any_size(container, multiprocessors):
 
 
 def test_any_user_in_a_container_is_counted(native_build):
-    """The directory is the host's, and open to all; nobody there writes anything else."""
+    """The page is the host's, made empty, and open to all; nothing beside it is."""
     if os.geteuid() != 0:
         pytest.skip("only root can be somebody else")
     if native_build.stat().st_mode & 0o001 == 0:
@@ -190,14 +190,20 @@ def test_any_user_in_a_container_is_counted(native_build):
         directory.chmod(0o755)
         with Container(native_build, directory) as container:
             container.limit((CARD, 100))
-            container.usage_dir.chmod(contract.USAGE_DIR_MODE)
+            page = container.usage_dir / contract.USAGE_PAGE_NAME
+            page.touch()
+            page.chmod(contract.USAGE_PAGE_MODE)
+            container.usage_dir.chmod(0o755)
+            states = directory / "states"
+            states.mkdir()
+            states.chmod(0o777)
             results = []
             for uid in (12345, 0, 54321):
                 done = subprocess.run(
                     [str(native_build / "bin/alloc_mib"), "60", "60"],
                     env={
                         **container.environment(),
-                        "HAMID_SIM_STATE": str(container.usage_dir / f"sim-{uid}"),
+                        "HAMID_SIM_STATE": str(states / f"sim-{uid}"),
                     },
                     user=uid,
                     check=True,

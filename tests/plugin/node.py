@@ -24,7 +24,7 @@ from hamid.kubelet.pods_api import PodsApiClient
 from hamid.kubelet.registration import Registrar
 from hamid.model.allocation import ContainerAllocation, PodAllocation
 from hamid.model.device import DeviceShare
-from hamid.model.names import POD_ALLOCATION
+from hamid.model.names import POD_ALLOCATION, ResourceNames
 from hamid.model.node import NodeInventory
 from hamid.model.request import ContainerKind
 from hamid.plugin.admission_view import AdmissionView
@@ -210,7 +210,7 @@ async def plugin_on(
         thread=thread,
         host_root=root,
     )
-    pods = NodePods(node_name=NODE, resource_name=RESOURCE, kube=kube)
+    pods = NodePods(node_name=NODE, names=ResourceNames(), kube=kube)
     pods.replace((await kube.list(PODS, field_selector=f"spec.nodeName={NODE}")).items)
     resources = PodResourcesClient(resource_name=RESOURCE, socket_path=kubelet.pod_resources_socket)
     pods_api = PodsApiClient(socket_path=kubelet.pods_api_socket)

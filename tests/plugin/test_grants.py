@@ -127,7 +127,8 @@ async def test_containers_of_any_user_read_limits_and_write_use_whatever_the_uma
 
     assert mode_of(files.limits_dir("g1")) == 0o755
     assert mode_of(files.limits_dir("g1") / contract.CONTROL_PAGE_NAME) == 0o644
-    assert mode_of(files.usage_dir("g1")) == 0o777
+    assert mode_of(files.usage_dir("g1")) == 0o755
+    assert mode_of(files.usage_dir("g1") / contract.USAGE_PAGE_NAME) == 0o666
 
 
 async def test_the_answer_has_mounts_environment_and_nodes(new_files):
@@ -140,10 +141,44 @@ async def test_the_answer_has_mounts_environment_and_nodes(new_files):
         contract.LIBRARY_PATH: True,
         contract.PRELOAD_PATH: True,
         contract.LIMITS_DIR: True,
-        contract.USAGE_DIR: False,
+        contract.USAGE_PAGE_PATH: False,
     }
     assert [n.host_path for n in answer.device_nodes] == ["/dev/nvidia0", "/dev/nvidiactl"]
     assert answer.cdi_devices == ()
+
+
+async def test_all_of_the_hosts_disk_that_a_container_writes_is_one_file(new_files):
+    """Of a directory a tenant could fill the node's disk, and use up its inodes."""
+    files = new_files()
+
+    answer = await files.write(make_grant())
+
+    (writable,) = (mount for mount in answer.mounts if not mount.is_read_only)
+    page_path = files.usage_dir("g1") / contract.USAGE_PAGE_NAME
+    assert (writable.host_path, page_path.is_file()) == (str(page_path), True)
+
+
+async def test_a_container_that_starts_again_finds_what_its_processes_wrote(new_files):
+    files = new_files()
+    await files.write(make_grant())
+    page_path = files.usage_dir("g1") / contract.USAGE_PAGE_NAME
+    page_path.write_bytes(b"written")
+
+    await files.write(make_grant())
+
+    assert page_path.read_bytes() == b"written"
+
+
+async def test_a_link_that_a_tenant_of_an_earlier_release_left_is_not_followed(new_files, host):
+    files = new_files()
+    precious = host / "precious"
+    precious.touch(mode=0o600)
+    files.usage_dir("g1").mkdir(parents=True)
+    (files.usage_dir("g1") / contract.USAGE_PAGE_NAME).symlink_to(precious)
+
+    await files.write(make_grant())
+
+    assert mode_of(precious) == 0o600
 
 
 async def test_nodes_that_the_host_lacks_do_not_enter(new_files):

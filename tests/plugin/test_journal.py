@@ -261,6 +261,35 @@ async def test_a_disk_that_takes_nothing_is_named_and_nothing_counts_as_granted(
     assert journal.grants() == ()
 
 
+async def test_a_place_that_is_no_directory_is_named(directory, thread):
+    directory.touch()
+
+    with pytest.raises(StateError, match=r"journal of grants in .*/journal cannot be opened"):
+        await opened(directory, thread)
+
+
+async def test_an_old_file_that_stays_keeps_no_new_grant_from_counting(
+    directory, thread, assert_logged
+):
+    journal = await opened(directory, thread)
+    await journal.write(make_grant("g1"))
+    (directory / "g1.json").unlink()
+    (directory / "g1.json").mkdir()  # which no unlink removes
+
+    await journal.write(make_grant("g2"))
+
+    assert [grant.grant_id for grant in journal.grants()] == ["g2"]
+    assert_logged("old grant stays on disk", grant_id="g1")
+
+
+async def test_a_file_that_stays_is_an_error_of_the_disk(directory, thread):
+    journal = await opened(directory, thread)
+    (directory / "g1.json").mkdir()
+
+    with pytest.raises(StateError, match="g1 cannot be removed"):
+        await journal.remove("g1")
+
+
 async def test_nobody_else_may_read_the_journal(directory, thread):
     await opened(directory, thread)
 

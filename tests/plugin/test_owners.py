@@ -7,7 +7,7 @@ from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import PODS
 from hamid.kubelet.errors import CheckpointUnreadable, SocketGone
 from hamid.kubelet.port import CheckpointEntry, ContainerDevices, PodDevices
-from hamid.model.names import POD_ALLOCATION
+from hamid.model.names import POD_ALLOCATION, ResourceNames
 from hamid.plugin.journal import Journal
 from hamid.plugin.owners import Owners
 from hamid.plugin.pods import NodePods
@@ -71,7 +71,7 @@ class World:
             resource_name=RESOURCE,
             checkpoint=FakeCheckpoint(),
             pod_resources=FakePodResources(),
-            pods=NodePods(node_name=NODE, resource_name=RESOURCE, kube=self.kube),
+            pods=NodePods(node_name=NODE, names=ResourceNames(), kube=self.kube),
             journal=journal,
         )
 

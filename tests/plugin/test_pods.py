@@ -1,18 +1,27 @@
+import asyncio
+
 import pytest
 
 from hamid.codec.allocation_record import encode_allocation
 from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import PODS, EventKind, WatchEvent
-from hamid.model.names import CORE_MODE, CORE_WEIGHT, POD_ALLOCATION
+from hamid.model.names import (
+    CORE_MODE,
+    CORE_WEIGHT,
+    POD_ALLOCATED,
+    POD_ALLOCATION,
+    POD_NODE,
+    ResourceNames,
+)
 from hamid.model.request import ContainerKind
 from hamid.model.sharing import Sharing, SharingMode
 from hamid.plugin.pods import NodePods, pod_on_node
 from tests.builders import container_object, make_allocation, pod_object
-from tests.plugin.node import NODE, RESOURCE
+from tests.plugin.node import NODE
 
 
 def node_pods(kube=None):
-    return NodePods(node_name=NODE, resource_name=RESOURCE, kube=kube or FakeKube())
+    return NodePods(node_name=NODE, names=ResourceNames(), kube=kube or FakeKube())
 
 
 def bound(name="pod-1", uid="uid-1", *, limits=None, **fields):
@@ -20,8 +29,8 @@ def bound(name="pod-1", uid="uid-1", *, limits=None, **fields):
     return pod_object(container, name=name, uid=uid, node_name=NODE, **fields)
 
 
-def seen(pod):
-    return pod_on_node(pod, resource_name=RESOURCE)
+def seen(pod, names=None):
+    return pod_on_node(pod, names=names or ResourceNames())
 
 
 def event(kind, pod):
@@ -75,6 +84,23 @@ def test_a_pod_has_what_was_decided_for_it():
     record = encode_allocation(make_allocation(pod_uid="uid-1", node_name=NODE))
 
     assert seen(bound(annotations={POD_ALLOCATION: record})).allocation is not None
+
+
+def test_what_hami_decided_is_read_by_the_names_that_the_operator_gave():
+    """Of a container without cards it leaves out the place, so that who asks has to be known."""
+    names = ResourceNames(count="example.com/vgpu")
+    pod = pod_object(
+        container_object("proxy"),
+        {"name": "train", "resources": {"limits": {"example.com/vgpu": "1"}}},
+        node_name=NODE,
+        annotations={POD_NODE: NODE, POD_ALLOCATED: "GPU-1,NVIDIA,3000,30:;"},
+    )
+
+    found = seen(pod, names)
+
+    assert [c.name for c in found.asking] == ["train"]
+    assert found.problem is None
+    assert found.decided("train").shares[0].memory_mib == 3_000
 
 
 @pytest.mark.parametrize(("phase", "is_terminal"), [("Running", False), ("Failed", True)])
@@ -191,6 +217,37 @@ async def test_a_list_never_undoes_what_the_watch_has_told():
 
     assert [p.name for p in pods.pods()] == ["pod-1"]
     assert pods.pods()[0].is_terminal
+
+
+async def test_a_list_from_before_the_watch_began_anew_brings_no_deleted_pod_back():
+    class Slow(FakeKube):
+        """Its first list is answered after a watch has been broken and begun anew."""
+
+        async def list(self, *args, **kwargs):
+            listed = await super().list(*args, **kwargs)
+            if not self.gates:
+                return listed
+            answered, may_go_on = self.gates.pop()
+            answered.set()
+            await may_go_on.wait()
+            return listed
+
+    kube = Slow()
+    old = await created(kube)
+    pods = node_pods(kube)
+    answered, may_go_on = asyncio.Event(), asyncio.Event()
+    kube.gates = [(answered, may_go_on)]
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(pods.refresh())
+        await answered.wait()
+        await kube.delete(PODS, "pod-1", namespace="default", grace_period_s=0)
+        new = await created(kube)
+        pods.replace((await kube.list(PODS)).items)
+        may_go_on.set()
+
+    assert old["metadata"]["uid"] != new["metadata"]["uid"]
+    assert uids(pods) == [new["metadata"]["uid"]]
 
 
 async def test_an_api_server_that_is_down_leaves_what_is_known(assert_logged):

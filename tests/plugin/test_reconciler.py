@@ -1,6 +1,9 @@
+from dataclasses import fields
+
 import pytest
 from prometheus_client import CollectorRegistry
 
+from hamid.errors import StateError
 from hamid.hooks.abi.contract import ENV_GRANT_ID
 from hamid.hooks.install import InstalledLibrary
 from hamid.kube.fake import FakeKube, Fault, FaultKind
@@ -319,6 +322,40 @@ async def test_files_without_a_grant_are_removed_too(world):
     await world.steps(MISSES_BEFORE_FREE)
 
     assert await world.granted() == (set(), frozenset())
+
+
+async def test_a_disk_that_lets_go_of_nothing_ends_nothing_and_is_said_once(world, logs):
+    await world.grant()
+    await world.grant(make_grant("g2", pod_name="pod-2", container_name="b", is_final=True))
+    stays = world.journal.directory / "g1.json"
+    stays.unlink()
+    stays.mkdir()
+
+    await world.steps(MISSES_BEFORE_FREE * 2)
+
+    assert await world.granted() == (set(), {"g1"})
+    assert [line["event"] for line in logs if "freed" in line["event"]] == [
+        "grant freed",
+        "grants not freed",
+    ]
+
+    stays.rmdir()
+    await world.steps()
+
+    assert await world.granted() == (set(), frozenset())
+
+
+async def test_files_that_cannot_be_listed_end_nothing(world, assert_logged):
+    class Unlisted(GrantFiles):
+        async def grant_ids(self):
+            raise StateError("the disk is gone", hint="mend it")
+
+    own = {field.name: getattr(world.files, field.name) for field in fields(world.files)}
+    world.reconciler.files = Unlisted(**own)
+
+    await world.steps()
+
+    assert_logged("grants not freed", error="the disk is gone", hint="mend it")
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ async def test_the_answer_has_mounts_and_hamis_environment(short_path):
         assert grant.envs["CUDA_DEVICE_MEMORY_LIMIT_1"] == "3000m"
         assert "CUDA_DEVICE_SM_LIMIT" not in grant.envs
         writable = {m.container_path for m in grant.mounts if not m.is_read_only}
-        assert writable == {contract.USAGE_DIR}
+        assert writable == {contract.USAGE_PAGE_PATH}
 
 
 async def test_two_containers_of_one_pod_get_each_its_own(short_path):

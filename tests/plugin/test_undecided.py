@@ -5,7 +5,7 @@ from hamid.codec.allocation_record import decode_allocation, encode_allocation
 from hamid.errors import KubeletError
 from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import PODS
-from hamid.model.names import POD_ALLOCATION
+from hamid.model.names import POD_ALLOCATION, ResourceNames
 from hamid.model.request import ContainerKind
 from hamid.plugin.matching import next_match
 from hamid.plugin.pods import NodePods
@@ -21,7 +21,7 @@ from tests.builders import (
     pod_object,
     uuid,
 )
-from tests.plugin.node import NODE, RESOURCE
+from tests.plugin.node import NODE
 
 SLOT = f"{uuid(1)}-4"
 
@@ -31,7 +31,7 @@ class World:
 
     def __init__(self, **settings):
         self.kube = FakeKube()
-        self.pods = NodePods(node_name=NODE, resource_name=RESOURCE, kube=self.kube)
+        self.pods = NodePods(node_name=NODE, names=ResourceNames(), kube=self.kube)
         self.policy = UndecidedPolicy(
             settings=PluginSettings(
                 **{

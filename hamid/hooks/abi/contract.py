@@ -9,6 +9,8 @@ The other half is `native/include/hamid_paths.h` and `hamid_pages.h`;
    seen in the container at once.
 3. A process that has no limits directory is outside: it is not limited and not counted. One that
    has it, but no page in it that can be trusted, gets no device memory.
+4. Of the usage page the file is mounted, not the directory: beside it, a tenant could put any
+   number of files on the host's disk.
 """
 
 from __future__ import annotations
@@ -43,16 +45,15 @@ LIVE_STALE_NS: Final = 400_000_000
 """A heartbeat older than this counts for nothing: then the control page's caps hold."""
 
 USAGE_DIR: Final = "/usr/local/hamid/usage"
-"""Mounted read-write, one host directory per container."""
+"""The container's own; containers of earlier releases had a directory of the host's mounted here."""
 
 USAGE_PAGE_NAME: Final = "usage.page"
 USAGE_PAGE_PATH: Final = f"{USAGE_DIR}/{USAGE_PAGE_NAME}"
-
-USAGE_DIR_MODE: Final = 0o777
-"""So that whatever user the container runs as can make the page."""
+"""Mounted read-write, one file of the host's per container."""
 
 USAGE_PAGE_MODE: Final = 0o666
-"""An empty file of this mode is enough of a page: the first process fills it in."""
+"""So that it does not matter whom the container runs as. An empty file is enough of a page: the
+first process fills it in."""
 
 ENV_LOG: Final = "HAMID_LOG"
 """How much the library says on stderr: off, error, warn (the default), info, debug."""

@@ -41,14 +41,15 @@ class HostPaths:
 
     Attributes:
         library, preload: the installed library and the `ld.so.preload` that names it.
-        limits, usage: the container's private directories.
-        device_nodes: the node of each card, and the control nodes that exist.
+        limits: the container's private directory.
+        usage_page: the one file that it writes.
+        node_by_uuid, control_nodes: the node of each card, and the control nodes that exist.
     """
 
     library: PurePath
     preload: PurePath
     limits: PurePath
-    usage: PurePath
+    usage_page: PurePath
     node_by_uuid: Mapping[DeviceUuid, str] = field(default_factory=dict)
     control_nodes: tuple[str, ...] = ()
 
@@ -86,7 +87,9 @@ def injection(
             container_path=contract.LIMITS_DIR, host_path=str(paths.limits), is_read_only=True
         ),
         InjectedMount(
-            container_path=contract.USAGE_DIR, host_path=str(paths.usage), is_read_only=False
+            container_path=contract.USAGE_PAGE_PATH,
+            host_path=str(paths.usage_page),
+            is_read_only=False,
         ),
     )
     cards = [

@@ -20,7 +20,7 @@ PATHS = HostPaths(
     library=PurePosixPath("/host/lib/libhamid-1.so"),
     preload=PurePosixPath("/host/lib/ld.so.preload"),
     limits=PurePosixPath("/host/grants/g1/limits"),
-    usage=PurePosixPath("/host/grants/g1/usage"),
+    usage_page=PurePosixPath("/host/grants/g1/usage/usage.page"),
     node_by_uuid={uuid(n): f"/dev/nvidia{n}" for n in (1, 2, 3)},
     control_nodes=("/dev/nvidiactl",),
 )
@@ -31,7 +31,7 @@ def injected(*shares, priority=None, paths=PATHS):
     return injection(shares, priority=priority, grant_id="g1", paths=paths)
 
 
-def test_only_what_the_container_reports_into_is_writable():
+def test_only_the_file_that_the_container_reports_into_is_writable():
     assert injected(*TWO).mounts == (
         InjectedMount(
             container_path=contract.LIBRARY_PATH,
@@ -49,7 +49,9 @@ def test_only_what_the_container_reports_into_is_writable():
             is_read_only=True,
         ),
         InjectedMount(
-            container_path=contract.USAGE_DIR, host_path="/host/grants/g1/usage", is_read_only=False
+            container_path=contract.USAGE_PAGE_PATH,
+            host_path="/host/grants/g1/usage/usage.page",
+            is_read_only=False,
         ),
     )
 
@@ -62,7 +64,10 @@ def test_only_the_nodes_of_its_own_cards_enter_and_the_control_nodes():
 
 def test_where_the_host_has_no_device_nodes_none_enter():
     paths = HostPaths(
-        library=PATHS.library, preload=PATHS.preload, limits=PATHS.limits, usage=PATHS.usage
+        library=PATHS.library,
+        preload=PATHS.preload,
+        limits=PATHS.limits,
+        usage_page=PATHS.usage_page,
     )
 
     assert injected(*TWO, paths=paths).device_nodes == ()
