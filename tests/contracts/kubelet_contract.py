@@ -238,10 +238,11 @@ class KubeletContract:
             first, second = plugin.slots_of("allocate")
             assert first != second
 
-    async def test_a_refused_allocate_fails_the_pod_with_our_words(self, world):
+    @pytest.mark.parametrize("call", ["allocate", "preferred"])
+    async def test_a_refused_call_fails_the_pod_with_our_words(self, world, call):
         async with plugged(world) as plugin:
-            plugin.refusals["allocate"] = [refusal()]
-            pod = make_pod(world, "refused", make_container(world))
+            plugin.refusals[call] = [refusal()]
+            pod = make_pod(world, f"refused-{call}", make_container(world))
 
             await world.create(pod)
             reason, message = await world.wait_for_phase(pod, Phase.FAILED)
@@ -249,17 +250,6 @@ class KubeletContract:
             assert reason == "UnexpectedAdmissionError"
             assert "no decision for this pod (ask the scheduler)" in message
             assert plugin.slots_of("pre_start") == []
-
-    async def test_a_refused_preference_fails_the_pod_too(self, world):
-        async with plugged(world) as plugin:
-            plugin.refusals["preferred"] = [refusal()]
-            pod = make_pod(world, "unloved", make_container(world))
-
-            await world.create(pod)
-            reason, message = await world.wait_for_phase(pod, Phase.FAILED)
-
-            assert reason == "UnexpectedAdmissionError"
-            assert "no decision for this pod" in message
 
     async def test_a_refused_start_is_tried_again_without_another_allocate(self, world):
         async with plugged(world) as plugin:
