@@ -1,5 +1,7 @@
 """What the chart makes of its values and of the cluster's version."""
 
+import re
+
 import pytest
 import yaml
 
@@ -16,6 +18,19 @@ from hamid.sched.admission_settings import Policy
 from hamid.sched.extender import PREFIX
 from tests.cluster.harness import ClusterUnavailable, do_without, helm
 from tests.deploy.rendering import CHART, ChartRefused, rendered, run_helm
+
+# What every request and every object of the kinds that we look at has; anything else may be absent.
+ALWAYS_THERE = {
+    "request.operation",
+    "request.resource.resource",
+    "request.userInfo",
+    "request.userInfo.username",
+    "object.metadata",
+    "oldObject.metadata",
+    "object.spec.containers",
+    "params.metadata.name",
+}
+FIELD_READ = re.compile(r"\b(?:request|object|oldObject|params|c)(?:\.[A-Za-z]\w*)+")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -108,6 +123,34 @@ def test_a_cluster_older_than_daemon_set_surge_is_not_told_of_it():
     assert update("1.37.2")["rollingUpdate"]["maxSurge"] == 0
 
 
+def expressions(objects):
+    """All CEL in the chart's objects."""
+    for (kind, name), item in objects.items():
+        if kind == "ValidatingAdmissionPolicy":
+            spec = item["spec"]
+            for part in ("matchConditions", "variables", "validations"):
+                for each in spec.get(part, ()):
+                    found = (each.get("expression"), each.get("messageExpression"))
+                    yield from ((name, text) for text in found if text)
+        if kind == "MutatingWebhookConfiguration":
+            yield from ((name, each["expression"]) for each in webhook(objects)["matchConditions"])
+
+
+@pytest.mark.parametrize("value", ["scheduler.wakeWaitingPods=true", "devicePlugin.enabled=false"])
+def test_no_expression_stumbles_over_a_field_that_is_absent(value):
+    """To read such a field is an error, by which the API server refuses the write."""
+    found = list(expressions(rendered("--set", value)))
+
+    unguarded = {
+        (name, read)
+        for name, text in found
+        for read in FIELD_READ.findall(re.sub(r"'[^']*'", "''", text))
+        if read not in ALWAYS_THERE and f"has({read})" not in text
+    }
+    assert len(found) > 20
+    assert unguarded == set()
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -135,6 +178,11 @@ def test_an_unknown_value_is_an_error(value):
 def test_a_value_out_of_range_is_an_error(value):
     with pytest.raises(ChartRefused, match="values don't meet the specifications"):
         rendered("--set", value)
+
+
+def test_a_first_wait_that_is_longer_than_the_longest_is_an_error():
+    with pytest.raises(ChartRefused, match="more than podMaxBackoffSeconds, 3"):
+        rendered("--set", "scheduler.podInitialBackoffSeconds=5")
 
 
 @pytest.mark.parametrize(
@@ -295,14 +343,9 @@ def test_the_daemon_may_do_exactly_this():
     }
     assert rules(objects["Role", "hamid"]) == {
         ("coordination.k8s.io", "leases"): ("create",),
-        ("coordination.k8s.io", "leases", "hamid"): ("get", "update", "patch"),
+        ("coordination.k8s.io", "leases", "hamid"): ("get", "update"),
         ("discovery.k8s.io", "endpointslices"): ("create",),
-        ("discovery.k8s.io", "endpointslices", "hamid-scheduler"): (
-            "get",
-            "update",
-            "patch",
-            "delete",
-        ),
+        ("discovery.k8s.io", "endpointslices", "hamid-scheduler"): ("get", "update", "delete"),
         ("", "services", "hamid-scheduler"): ("get",),
         ("", "endpoints", "hamid-scheduler"): ("get", "delete"),
         ("", "secrets", "hamid-tls"): ("get", "update"),
@@ -436,10 +479,15 @@ def test_a_driver_elsewhere_on_the_node_is_mounted():
     assert {"name": "LD_LIBRARY_PATH", "value": f"{folder}/lib64"} in container["env"]
 
 
-def test_what_the_operator_wants_of_the_security_context_wins():
-    pod = daemon(rendered("--set", "devicePlugin.securityContext.privileged=true"))
+@pytest.mark.parametrize("has_plugin", ["true", "false"])
+def test_what_the_operator_wants_of_the_security_context_wins(has_plugin):
+    values = ("devicePlugin.securityContext.privileged=true", f"devicePlugin.enabled={has_plugin}")
+    pod = daemon(rendered(*(f"--set={value}" for value in values)))
 
-    assert pod["containers"][0]["securityContext"]["privileged"]
+    context = pod["containers"][0]["securityContext"]
+    assert context["privileged"]
+    # The API server refuses the two together.
+    assert "allowPrivilegeEscalation" not in context
 
 
 def test_another_release_name_leads_to_other_names_throughout():
