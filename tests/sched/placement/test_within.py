@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryPercent
 from hamid.model.quota import Bound, Limit, QuotaResource, charge
 from hamid.model.request import ContainerKind, PolicyName
@@ -148,3 +149,23 @@ def test_cards_that_are_all_too_large_need_no_search():
 
     (refusal,) = set(outcome.refusals.values())
     assert [(over.asked, over.is_least) for over in refusal.overdrafts] == [(8_000, True)]
+
+
+def test_where_the_small_cards_are_full_the_refusal_speaks_of_the_larger_ones():
+    large, small = cards(24_000, 16_000)
+    full = DeviceUsage(device=small, slots_used=1, memory_used_mib=16_000)
+    node = make_node(usages=[DeviceUsage(device=large), full])
+
+    outcome = placed(make_request(half()), [node], 8_000)
+
+    (over,) = outcome.refusals["node-a"].overdrafts
+    assert (over.asked, over.excess) == (12_000, 4_000)
+
+
+def test_of_nodes_that_are_left_out_it_is_not_said_that_what_is_left_is_too_little():
+    nodes = [make_node(f"n{n:02}", cards(24_000, 16_000)) for n in range(ENOUGH + 1)]
+
+    outcome = placed(make_request(half()), nodes, 8_000, BINPACK)
+
+    ((over,),) = (refusal.overdrafts for refusal in outcome.refusals.values())
+    assert over.asked > over.bound.left
