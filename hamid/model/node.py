@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -67,6 +67,16 @@ class NodeSnapshot:
     host_free: HostAmount | None = None
     host_capacity: HostAmount | None = None
     links: tuple[tuple[int, ...], ...] = ()
+
+    def has_host_for(self, asked: HostAmount) -> bool:
+        """Whether its host has as much free; one of which nothing is known has."""
+        return self.host_free is None or self.host_free.covers(asked)
+
+    def with_host_asked(self, asked: HostAmount) -> NodeSnapshot:
+        """The node with so much less of its host free."""
+        if self.host_free is None:
+            return self
+        return replace(self, host_free=self.host_free - asked)
 
 
 def sorted_devices(devices: Iterable[Device]) -> tuple[Device, ...]:

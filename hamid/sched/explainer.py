@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hamid.codec.pod_request import decode_pod_request
 from hamid.codec.quota import decode_payer
 from hamid.errors import RequestError
+from hamid.model.node import NO_HOST
 from hamid.model.quota import copies, least_charge
 from hamid.sched.added_nodes import added_node
 from hamid.sched.answers import (
@@ -241,9 +242,15 @@ class Explainer:
 
 def _holder(record: PodRecord, allocation: PodAllocation) -> _Holder:
     request = record.request or request_held(
-        allocation, namespace=record.namespace, pod_name=record.pod_name
+        allocation, namespace=record.namespace, pod_name=record.pod_name, host=record.host
     )
     return _Holder(allocation, request, record.is_initialized)
+
+
+def _vacated(node: NodeSnapshot, holder: _Holder) -> NodeSnapshot:
+    """The pod's node without the pod."""
+    left = freed(node, holder.allocation, is_initialized=holder.is_initialized)
+    return left.with_host_asked(NO_HOST - holder.request.host)
 
 
 class _Supposed(NamedTuple):
@@ -257,12 +264,8 @@ class _Supposed(NamedTuple):
 def _anew(holder: _Holder, nodes: Sequence[NodeSnapshot], policies: Policies) -> JsonObject | None:
     """What would be decided about the pod by what there is now beside it."""
     own = holder.allocation.node_name
-    by_name = {
-        node.node_name: freed(node, holder.allocation, is_initialized=holder.is_initialized)
-        if node.node_name == own
-        else node
-        for node in nodes
-    }
+    seen = (_vacated(node, holder) if node.node_name == own else node for node in nodes)
+    by_name = {n.node_name: n for n in seen if n.has_host_for(holder.request.host)}
     outcome = place(holder.request, by_name.values(), policies=policies)
     if not isinstance(outcome, Placement):
         return None
@@ -291,9 +294,7 @@ def _fit(
         node = by_name.get(holder.allocation.node_name)
         if node is None:  # the pod outlives its node in the books
             continue
-        by_name[node.node_name] = freed(
-            node, holder.allocation, is_initialized=holder.is_initialized
-        )
+        by_name[node.node_name] = _vacated(node, holder)
     left = remaining(
         by_name.values(),
         without_nodes=what_if.without_nodes,

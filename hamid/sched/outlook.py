@@ -121,7 +121,7 @@ def outlook(
     if offered:
         judged = [node for node in nodes if node.node_name in offered]
     else:
-        judged = [n for n in nodes if n.host_free is None or n.host_free.covers(request.host)]
+        judged = [node for node in nodes if node.has_host_for(request.host)]
     outcome = _outcome(request, judged, policies)
     over_quota = _over_quota(request, outcome, judged, policies, bounds)
     changes: tuple[Change, ...] = ()

@@ -67,11 +67,7 @@ class ProductChooser:
         return self._ranked(request)
 
     def _ranked(self, request: PodRequest) -> Chosen | None:
-        room = (
-            node
-            for node in self._nodes.values()
-            if node.host_free is None or node.host_free.covers(request.host)
-        )
+        room = (node for node in self._nodes.values() if node.has_host_for(request.host))
         outcome = self._placer.place(request, room)
         if not isinstance(outcome, Placement):
             return None

@@ -1,6 +1,6 @@
 import pytest
 
-from hamid.model.node import HostAmount, sorted_devices
+from hamid.model.node import HostAmount, NodeSnapshot, sorted_devices
 from tests.builders import make_device, uuid
 
 
@@ -32,3 +32,19 @@ def test_what_is_not_asked_may_be_overdrawn(cpu_milli, memory_mib, is_covered):
     left = HostAmount(cpu_milli=500, memory_mib=-10)
 
     assert left.covers(HostAmount(cpu_milli=cpu_milli, memory_mib=memory_mib)) is is_covered
+
+
+def test_a_host_of_which_nothing_is_known_has_enough_and_stays_unknown():
+    node = NodeSnapshot(node_name="n", usages=())
+    asked = HostAmount(cpu_milli=1 << 40)
+
+    assert node.has_host_for(asked)
+    assert node.with_host_asked(asked) is node
+
+
+def test_what_is_asked_of_a_host_is_not_free_any_more():
+    node = NodeSnapshot(node_name="n", usages=(), host_free=HostAmount(cpu_milli=500))
+
+    after = node.with_host_asked(HostAmount(cpu_milli=300))
+
+    assert [after.has_host_for(HostAmount(cpu_milli=cpu)) for cpu in (200, 201)] == [True, False]

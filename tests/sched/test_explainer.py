@@ -8,7 +8,7 @@ from hamid.sched.leadership import FixedLeadership
 from hamid.sched.nominations import Nomination
 from hamid.web.errors import Refusal
 from tests.builders import container_object, pod_object
-from tests.sched.builders import make_allocation, make_devices, make_share
+from tests.sched.builders import make_allocation, make_device, make_devices, make_share
 from tests.sched.objects import bound, quota_object, registered, waiting
 from tests.sched.world import World
 
@@ -293,3 +293,41 @@ async def test_what_cannot_be_meant_is_refused(world):
         await explainer.fit(shape(1), WhatIf(without_cards=("y",)))
     with pytest.raises(RequestError, match="no card is asked for"):
         await explainer.fit(pod_object(container_object("main", {})), WhatIf())
+
+
+def with_cpu(node, cpu):
+    return {**node, "status": {"allocatable": {"cpu": cpu, "memory": "64Gi"}}}
+
+
+def with_cpu_asked(share, *, cpu, **more):
+    container = container_object("main", {"gpu": 1, "gpumem": 1_000, "cpu": cpu})
+    return bound(share, containers=(container,), **more)
+
+
+async def test_pods_that_must_leave_take_their_processors_along(world):
+    """Or the room that they need elsewhere would be counted for others, too."""
+    world.cache.take_quotas([])
+    world.cache.take_nodes(
+        [
+            with_cpu(registered("a", make_devices(2)), "8"),
+            with_cpu(registered("b", [make_device("card-b")]), "8"),
+        ]
+    )
+    world.cache.take_pods([with_cpu_asked(make_share("card-0"), cpu="5", node_name="a")])
+    asked = pod_object(container_object("main", {"gpu": 1, "gpumem": 1_000, "cpu": "3"}))
+
+    drained = await explainer_of(world).fit(asked, WhatIf(without_nodes=("a",)))
+    lost = await explainer_of(world).fit(asked, WhatIf(without_cards=("card-0",)))
+
+    assert (drained["pods_now"], drained["pods"]) == (1 + 2, 1)
+    assert (lost["pods"], lost["what_if"]["resettled"]) == (1 + 2, 1)
+
+
+async def test_a_placed_pod_is_decided_anew_among_nodes_with_processors_for_it(world):
+    world.cache.take_quotas([])
+    world.cache.take_nodes([with_cpu(registered("a"), "4"), with_cpu(registered("b"), "2")])
+    world.cache.take_pods([with_cpu_asked(make_share("card-0"), cpu="3", node_name="a")])
+
+    answer = await explained(world, "pod-uid-1")
+
+    assert (answer["anew"]["rank"], answer["anew"]["fitting_nodes"]) == (1, 1)

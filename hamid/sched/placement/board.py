@@ -92,7 +92,12 @@ class Board:
             host: what the pod asks of the node besides.
         """
         typical = self._arrivals.typical
-        if typical.generation != self._measure.generation:
+        if self._measure.is_full:
+            self._measure = Fragmentation(typical)
+            view_of = self._measure.view
+            self._views = [None if node is None else view_of(node) for node in self._nodes]
+            self._rows.clear()
+        elif typical.generation != self._measure.generation:
             self._measure.adopt(typical)
             refreshed = self._measure.refreshed
             self._views = [None if view is None else refreshed(view) for view in self._views]

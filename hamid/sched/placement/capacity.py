@@ -22,9 +22,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from hamid.model.node import NO_HOST
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import ContainerRequest, PodRequest, PolicyName
-from hamid.sched.placement.fit import share_on, shortfalls
+from hamid.sched.placement import fit
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import (
     NodePlacement,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from hamid.model.allocation import PodAllocation
-    from hamid.model.device import DeviceUsage
     from hamid.model.node import HostAmount, NodeSnapshot
     from hamid.sched.placement.policy import Policies
 
@@ -182,7 +182,7 @@ def resettled(
     counts: dict[PodRequest, Counting] = {}
     homeless = []
     for request in sorted(requests, key=_size, reverse=True):
-        room: Iterable[NodeSnapshot] = by_name.values()
+        room = [node for node in by_name.values() if node.has_host_for(request.host)]
         if len(request.requests) == 1:  # counting is cheap, and spares all that refuse a look
             shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
             counting = counts.setdefault(shape, Counting(request, policies))
@@ -192,14 +192,22 @@ def resettled(
             homeless.append(request)
             continue
         best = outcome.best
-        by_name[best.node_name] = with_allocation(
-            by_name[best.node_name], best.allocation(request.pod_uid)
-        )
+        node = with_allocation(by_name[best.node_name], best.allocation(request.pod_uid))
+        by_name[best.node_name] = node.with_host_asked(request.host)
     return Resettled(nodes=tuple(by_name.values()), homeless=tuple(homeless))
 
 
-def request_held(allocation: PodAllocation, *, namespace: str, pod_name: str) -> PodRequest:
-    """What a pod that runs would ask for: what it was given; which cards it allows is not known."""
+def request_held(
+    allocation: PodAllocation, *, namespace: str, pod_name: str, host: HostAmount = NO_HOST
+) -> PodRequest:
+    """What a pod that runs would ask for: what it was given; which cards it allows is not known.
+
+    Args:
+        allocation: what it was given.
+        namespace: of the pod.
+        pod_name: of the pod.
+        host: what it asks of its host.
+    """
     return PodRequest(
         pod_uid=allocation.pod_uid,
         namespace=namespace,
@@ -216,6 +224,7 @@ def request_held(allocation: PodAllocation, *, namespace: str, pod_name: str) ->
             for container in allocation.containers
             if container.shares
         ),
+        host=host,
     )
 
 
@@ -252,25 +261,11 @@ def _on_cards(request: PodRequest, node: NodeSnapshot, wanted: Policies) -> int:
         if is_apart and group is None:
             continue
         is_cordoned = usage.device.device_uuid in node.cordoned
-        copies = _copies(request, container, usage, is_cordoned=is_cordoned)
+        copies = fit.copies(usage, container, request=request, is_cordoned=is_cordoned)
         if is_mutex:
             copies = 0 if usage.slots_used else min(copies, 1)
         groups.setdefault(group, []).append(copies)
     return sum(_pods(copies, container.device_count) for copies in groups.values())
-
-
-def _copies(
-    request: PodRequest, container: ContainerRequest, usage: DeviceUsage, *, is_cordoned: bool
-) -> int:
-    share = share_on(usage.device, container)
-    if shortfalls(usage, share, request=request, is_cordoned=is_cordoned):
-        return 0
-    if container.is_exclusive:
-        return 1
-    copies = min(usage.slots_free, usage.memory_free_mib // share.memory_mib)
-    if share.core_percent:
-        copies = min(copies, usage.core_free_percent // share.core_percent)
-    return copies
 
 
 def _pods(copies: Sequence[int], card_count: int) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
 from hamid.model.quantities import resolve_memory_mib
+from hamid.sched.placement import fit
 from hamid.sched.placement.fit import share_on, shortfalls
 from hamid.sched.placement.refusal import card_reasons
 
@@ -87,7 +88,7 @@ class Card:
         """How many of the ask the card takes at once."""
         copies = self.copies_by_ask.get(ask)
         if copies is None:
-            copies = self.copies_by_ask[ask] = _copies(self.usage, ask)
+            copies = self.copies_by_ask[ask] = fit.copies(self.usage, ask, request=ask)
         return copies
 
 
@@ -147,6 +148,7 @@ class CardStates:
 
     Attributes:
         asks: the distinct asks of the typical shapes, with their weights; the lanes' order.
+        answer_count: how much is remembered of states, ask by ask.
     """
 
     def __init__(self, typical: Typical) -> None:
@@ -155,6 +157,7 @@ class CardStates:
         self._kinds: dict[object, CardKind] = {}
         self._states: dict[object, Card] = {}
         self._kind_by_uuid: dict[DeviceUuid, tuple[Device, CardKind]] = {}
+        self.answer_count = 0
         self.adopt(typical)
 
     def adopt(self, typical: Typical) -> None:
@@ -207,6 +210,7 @@ class CardStates:
                 share = share_on(card.usage.device, self._numbered[number])
                 found = self._state(card.usage.with_share(share), card.kind, is_cordoned=False)
             card.successors[number] = found
+            self.answer_count += 1
             return found
 
     def reasons(self, card: Card, number: int) -> CardReasons:
@@ -217,6 +221,7 @@ class CardStates:
             share = share_on(card.usage.device, ask)
             lacking = shortfalls(card.usage, share, request=ask, is_cordoned=card.is_cordoned)
             found = card.reasons[number] = card_reasons(lacking)
+            self.answer_count += 1
         return found
 
     def step(self, card: Card, number: int) -> Step | None:
@@ -231,6 +236,7 @@ class CardStates:
                     after.lanes - card.lanes, after.space - card.space, after.plain - card.plain
                 )
             card.steps[number] = found
+            self.answer_count += 1
             return found
 
     def _kind(self, device: Device) -> CardKind:
@@ -281,16 +287,3 @@ class CardStates:
         width = len(self.asks) * LANE_BITS
         card.space, card.plain = space, plain
         card.lanes = copies_lanes | unfit_lanes << width | taken_lanes << 2 * width
-
-
-def _copies(usage: DeviceUsage, ask: CardAsk) -> int:
-    """How many such shares the card takes at once."""
-    share = share_on(usage.device, ask)
-    if shortfalls(usage, share, request=ask):
-        return 0
-    if share.core_percent >= WHOLE_DEVICE_PERCENT:
-        return 1
-    copies = min(usage.slots_free, usage.memory_free_mib // max(share.memory_mib, 1))
-    if share.core_percent:
-        copies = min(copies, usage.core_free_percent // share.core_percent)
-    return copies

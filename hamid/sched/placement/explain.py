@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.model.quantities import WHOLE_CARD
 from hamid.sched.placement.over_quota import QuotaRefusal
-from hamid.sched.placement.refusal import Kind, gap, kind_of
+from hamid.sched.placement.refusal import Kind, gap, kind_of, nearness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ class _Reason:
     def add(self, count: CardCount) -> None:
         self.card_count += count.card_count
         self.node_count += 1
-        if gap(count.nearest) < gap(self.nearest):
+        if nearness(count.nearest) < nearness(self.nearest):
             self.nearest = count.nearest
 
 

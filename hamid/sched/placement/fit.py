@@ -98,6 +98,19 @@ def shortfalls(
     )
 
 
+def copies(usage: DeviceUsage, ask: Amounts, *, request: Wishes, is_cordoned: bool = False) -> int:
+    """How many shares of this size the device takes at once; see `shortfalls`."""
+    share = share_on(usage.device, ask)
+    if shortfalls(usage, share, request=request, is_cordoned=is_cordoned):
+        return 0
+    if share.core_percent >= WHOLE_DEVICE_PERCENT:
+        return 1
+    most = min(usage.slots_free, usage.memory_free_mib // max(share.memory_mib, 1))
+    if share.core_percent:
+        most = min(most, usage.core_free_percent // share.core_percent)
+    return most
+
+
 def _device_reasons(device: Device, request: Wishes, *, is_cordoned: bool) -> Iterator[Shortfall]:
     selection = request.selection
     if not device.is_healthy:

@@ -40,11 +40,11 @@ and 95.35 on default, gpushare60 and cpu100.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.model.node import NO_HOST, HostAmount
-from hamid.sched.placement.cardstates import LANE_BITS, CardStates, Step
+from hamid.sched.placement.cardstates import CardStates, Step
+from hamid.sched.placement.formula import Formula
 from hamid.sched.placement.refusal import StatesRefusal
 
 if TYPE_CHECKING:
@@ -62,12 +62,10 @@ CPU_TIE: Final = 78
 
 NO_CARDS: Final = -1
 """In place of an ask's number, for a pod that asks for no card."""
+ANSWERS_KEPT: Final = 150_000
+"""Some 400 bytes each; at 1,213 nodes a pod of a shape that is known adds about 14."""
 _KEPT: Final = 8_192
 """Views; beyond, those that no node is in any more are most of them."""
-_LANE: Final = (1 << LANE_BITS) - 1
-_LANE_TOP: Final = 1 << (LANE_BITS - 1)
-_UNBOUND: Final = _LANE_TOP - 1
-"""More copies than a lane can hold."""
 _PPM: Final = 1_000_000
 _UNKNOWN_HOST: Final = HostAmount(cpu_milli=1 << 50, memory_mib=1 << 50)
 _NO_STEP: Final = Step(0, 0, 0)
@@ -127,47 +125,16 @@ class View:
         self.choices: dict[tuple[int, HostAmount], Choice | None] = {}
 
 
-class _Group:
-    """The typical shapes with one and the same ask of cards."""
-
-    __slots__ = ("count", "max_cpu", "max_memory", "members", "weight")
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.weight = self.max_cpu = self.max_memory = 0
-        self.members: list[tuple[int, int, int]] = []
-
-    def add(self, host: HostAmount, weight: int) -> None:
-        self.members.append((host.cpu_milli, host.memory_mib, weight))
-        self.weight += weight
-        self.max_cpu = max(self.max_cpu, host.cpu_milli)
-        self.max_memory = max(self.max_memory, host.memory_mib)
-
-    def held(self, count: int, cpu_milli: int, memory_mib: int) -> tuple[int, int]:
-        """The weight of those of which some host takes any; and how many it takes, weighted.
-
-        Args:
-            count: how many the cards take of each.
-            cpu_milli: free of the host.
-            memory_mib: free of the host.
-        """
-        served = held = 0
-        for cpu, memory, weight in self.members:
-            most = count
-            if cpu and cpu_milli < cpu * most:
-                most = cpu_milli // cpu
-            if memory and memory_mib < memory * most:
-                most = memory_mib // memory
-            if most:
-                served += weight
-                held += weight * most
-        return served, held
-
-
 class Fragmentation:
-    """The measure, under one set of typical shapes at a time."""
+    """The measure, under one set of typical shapes at a time.
+
+    It remembers every answer, so that none is worked out twice. Asks may be of any size, and so
+    there may be any number of answers: whoever keeps a measure for long begins with a new one once
+    it `is_full`.
+    """
 
     def __init__(self, typical: Typical) -> None:
+        self._answer_count = 0
         self._states = CardStates(typical)
         self._views: dict[tuple[tuple[Card, ...], int, int], View] = {}
         self._adopt(typical)
@@ -179,26 +146,13 @@ class Fragmentation:
 
     def _adopt(self, typical: Typical) -> None:
         self.generation = typical.generation
-        groups = {ask: _Group(ask.device_count) for ask, _ in self._states.asks}
-        for shape, weight in typical.shapes:
-            groups[shape.cards].add(shape.host, weight)
-        self._groups = tuple(groups.values())
-        self._weight = sum(group.weight for group in self._groups)
-        width = len(groups) * LANE_BITS
-        self._several = tuple(
-            (lane * LANE_BITS, width + lane * LANE_BITS, 2 * width + lane * LANE_BITS, group)
-            for lane, group in enumerate(self._groups)
-            if group.count > 1
-        )
-        # Where a lane's top bit stays set, the host bounds the copies on the cards; see `_bound`.
-        self._tops = sum(
-            _LANE_TOP << lane * LANE_BITS
-            for lane, group in enumerate(self._groups)
-            if group.count == 1 and (group.max_cpu or group.max_memory)
-        )
-        self._least_by_cpu: dict[int, int] = {}
-        self._least_by_memory: dict[int, int] = {}
+        self._doubled = Formula(typical, self._states).doubled
         self._card_costs: dict[tuple[Card, int], int] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it remembers too much."""
+        return self._answer_count + self._states.answer_count >= ANSWERS_KEPT
 
     def number(self, ask: CardAsk) -> int:
         """A number for the ask, for the methods below; it stays the same."""
@@ -243,6 +197,7 @@ class Fragmentation:
         if number not in view.bounds:
             choice = self._choose(view, number, NO_HOST)
             view.bounds[number] = None if choice is None else choice.score
+            self._answer_count += 1
         return view.bounds[number]
 
     def choose(self, view: View, number: int, host: HostAmount) -> Choice | None:
@@ -252,6 +207,7 @@ class Fragmentation:
             return view.choices[key]
         except KeyError:
             found = view.choices[key] = self._choose(view, number, host)
+            self._answer_count += 1
             return found
 
     def refusal(self, view: View, number: int) -> StatesRefusal:
@@ -266,11 +222,12 @@ class Fragmentation:
             view = View((card,), _UNKNOWN_HOST.cpu_milli, _UNKNOWN_HOST.memory_mib)
             step = self._states.step(self.refreshed(view).cards[0], number)
             self._card_costs[card, number] = -self._score(view, step, NO_HOST) if step else 0
+            self._answer_count += 1
         return self._card_costs[card, number]
 
     def cost(self, node: NodeSnapshot, after: NodeSnapshot, host: HostAmount) -> int:
         """What it costs that the node becomes another; the same figure as a choice's, negated."""
-        one, other = self.view(node), self.view(replace(after, host_free=_less(node, host)))
+        one, other = self.view(node), self.view(after.with_host_asked(host))
         return other.value - one.value + SPACE_TIE * other.space + other.tie
 
     def _choose(self, view: View, number: int, host: HostAmount) -> Choice | None:
@@ -320,72 +277,6 @@ class Fragmentation:
         tie = view.tie - CPU_TIE * cpu_milli if view.tie else 0
         return view.value - value - SPACE_TIE * space - tie
 
-    def _doubled(self, lanes: int, space: int, plain: int, cpu_milli: int, memory_mib: int) -> int:
-        """Twice the value of a node with these sums over its cards, and so much of the host free.
-
-        That of a roomy host, with asks for single cards alone, is the sum over the cards; only
-        what departs from that is worked out ask by ask.
-        """
-        if not space:
-            return 0
-        cpu, memory = max(cpu_milli, 0), max(memory_mib, 0)
-        total = plain
-        for copies_at, unfit_at, taken_at, group in self._several:
-            weight, size = group.weight, group.count
-            cards = lanes >> copies_at & _LANE
-            count = cards // size
-            if not count:
-                total += 2 * weight * space
-                continue
-            unfit, taken = lanes >> unfit_at & _LANE, lanes >> taken_at & _LANE
-            served, held = weight, weight * count
-            if group.max_cpu * count > cpu or group.max_memory * count > memory:
-                served, held = group.held(count, cpu, memory)
-            total += served * unfit + (2 * weight - served) * space - taken * size * held // cards
-        bound = self._bound(lanes, cpu, memory)
-        width = len(self._groups) * LANE_BITS
-        while bound:
-            top = (bound & -bound).bit_length()
-            bound &= bound - 1
-            group = self._groups[top // LANE_BITS - 1]
-            shift = top - LANE_BITS
-            count = lanes >> shift & _LANE
-            unfit, taken = lanes >> shift + width & _LANE, lanes >> shift + 2 * width & _LANE
-            served, held = group.held(count, cpu, memory)
-            total += (group.weight - served) * (space - unfit)
-            total += taken * group.weight - taken * held // count
-        return total
-
-    def _bound(self, lanes: int, cpu: int, memory: int) -> int:
-        """The top bits of the lanes of asks of which the cards take more than the host does.
-
-        Each lane's copies, with the top bit on, less one more than the least that the host takes
-        of any shape with that ask: the top bit stays where there are at least as many copies.
-        """
-        tops = self._tops
-        if not tops:
-            return 0
-        least_by_cpu = self._least_by_cpu.get(cpu)
-        if least_by_cpu is None:
-            least_by_cpu = self._least(self._least_by_cpu, cpu, [g.max_cpu for g in self._groups])
-        least_by_memory = self._least_by_memory.get(memory)
-        if least_by_memory is None:
-            asked = [g.max_memory for g in self._groups]
-            least_by_memory = self._least(self._least_by_memory, memory, asked)
-        topped = lanes | tops
-        return ((topped - least_by_cpu) | (topped - least_by_memory)) & tops
-
-    def _least(self, known: dict[int, int], free: int, asked: list[int]) -> int:
-        if len(known) >= _KEPT:
-            known.clear()
-        least = 0
-        for lane, amount in enumerate(asked):
-            if self._tops >> lane * LANE_BITS & _LANE:
-                most = min(free // amount, _UNBOUND - 1) if amount else _UNBOUND - 1
-                least |= most + 1 << lane * LANE_BITS
-        known[free] = least
-        return least
-
 
 def _sum(steps: Iterable[Step]) -> Step:
     lanes = space = plain = 0
@@ -394,7 +285,3 @@ def _sum(steps: Iterable[Step]) -> Step:
         space += step.space
         plain += step.plain
     return Step(lanes, space, plain)
-
-
-def _less(node: NodeSnapshot, host: HostAmount) -> HostAmount | None:
-    return None if node.host_free is None else node.host_free - host

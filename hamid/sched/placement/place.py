@@ -30,7 +30,7 @@ from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.policy import BY_FRAGMENTATION, LOAD_ORDERINGS, host_cost, load_ppm
 from hamid.sched.placement.refusal import Refusal
 from hamid.sched.placement.search import Search
-from hamid.sched.placement.topology import best_linked, link_cost, numa_count
+from hamid.sched.placement.topology import best_linked, link_cost_between_nodes, numa_count
 from hamid.sched.placement.typical import Arrivals, card_ask
 
 if TYPE_CHECKING:
@@ -197,11 +197,10 @@ def _searched_placement(
         sets = [[position_of[s.device_uuid] for s in given] for given in shares]
         if name is PolicyName.NUMA:
             return sum(numa_count(node, positions) for positions in sets)
-        return sum(link_cost(node.links, tuple(sorted(positions))) for positions in sets)
+        return sum(link_cost_between_nodes(node.links, tuple(positions)) for positions in sets)
 
     position_of = {u.device.device_uuid: position for position, u in enumerate(node.usages)}
-    free = node.host_free
-    with_host = node if free is None else replace(node, host_free=free - request.host)
+    with_host = node.with_host_asked(request.host)
     return NodePlacement(
         node_name=node.node_name,
         containers=containers,

@@ -138,7 +138,7 @@ class Refusal:
             for kind, shortfall in card.said:
                 by_kind.setdefault(kind, []).append(shortfall)
         counts = {
-            kind: CardCount(len(found), min(found, key=gap))
+            kind: CardCount(len(found), min(found, key=nearness))
             for kind, found in sorted(by_kind.items())
         }
         return counts, not self.is_registered or usable_count < self.needed_count
@@ -198,6 +198,11 @@ class AlikeRefusal(Refusal):
     def counts(self) -> Mapping[Kind, CardCount]:
         """As they all say."""
         return self._alike.counts
+
+
+def nearness(shortfall: Shortfall) -> tuple[int, ...]:
+    """The smaller the nearer; equal only where the same is said of both, whatever came first."""
+    return gap(shortfall), shortfall.requested, shortfall.used, shortfall.capacity
 
 
 def gap(shortfall: Shortfall) -> int:

@@ -133,11 +133,17 @@ class Placer:
 
     def _adopt(self) -> None:
         typical = self.arrivals.typical
-        if typical.generation != self._measure.generation:
+        if self._measure.is_full:
+            self._measure = Fragmentation(typical)
+            self._seen.clear()
+            self._refusals.clear()
+        elif typical.generation != self._measure.generation:
             self._measure.adopt(typical)
-            self._rows.clear()
-            self._choice_rows.clear()
-            self._alike.clear()
+        else:
+            return
+        self._rows.clear()
+        self._choice_rows.clear()
+        self._alike.clear()
 
     def _ask_by_choice(self, request: PodRequest) -> CardAsk | None:
         if self._policies.for_request(request) != BY_FRAGMENTATION:

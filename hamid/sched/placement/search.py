@@ -2,7 +2,8 @@
 
 Devices are tried in the order that the policies give. Most policies speak of single devices; two
 speak of sets, `numa` and `topology-aware`: where one of them counts, all sets of the best `MAX_POOL`
-devices are ordered. The cost of a set is the sum over its devices, policy by policy.
+devices are ordered; where all must be of one NUMA node, those of each. The cost of a set is the sum
+over its devices, policy by policy.
 
 Where the memory that the pod may be charged is bounded (by a quota), what a percentage comes to
 depends on the device: devices with less of it are tried first, and the policies decide among
@@ -27,7 +28,7 @@ from hamid.sched.placement.topology import link_cost, numa_count
 from hamid.sched.placement.typical import card_ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hamid.model.device import DeviceShare, DeviceUsage, DeviceUuid
     from hamid.model.node import NodeSnapshot
@@ -186,28 +187,33 @@ class Search:
     def _sets(self, depth: int, candidates: list[_Candidate]) -> Iterable[tuple[DeviceShare, ...]]:
         """The sets of devices that would do for the container, best first."""
         count = self._request.requests[depth].device_count
-        if not self._request.is_numa_bound and not self._looks_at_sets(count):
-            for found in combinations(candidates, count):
-                yield tuple(candidate.share for candidate in found)
-            return
-        pool = candidates[: max(MAX_POOL, count)]
-        sets = list(islice(combinations(pool, count), MAX_SETS))
-        if self._request.is_numa_bound:
-            sets = [s for s in sets if self._is_of_one_numa_node(s)]
-        sets.sort(key=self._set_cost)
-        for found in sets:
-            yield tuple(candidate.share for candidate in found)
+        found: Iterable[tuple[_Candidate, ...]]
+        if self._is_bound(count) or self._looks_at_sets(count):
+            found = sorted(self._pooled_sets(candidates, count), key=self._set_cost)
+        else:
+            found = combinations(candidates, count)
+        for each in found:
+            yield tuple(candidate.share for candidate in each)
+
+    def _pooled_sets(
+        self, candidates: list[_Candidate], count: int
+    ) -> Iterator[tuple[_Candidate, ...]]:
+        """Sets of the best devices: of all together, or of those of each NUMA node."""
+        pools = [candidates]
+        if self._is_bound(count):
+            pools = [p for p in self._by_numa_node(candidates) if len(p) >= count]
+        for pool in pools:
+            sets = combinations(pool[: max(MAX_POOL, count)], count)
+            yield from islice(sets, MAX_SETS // len(pools))
+
+    def _is_bound(self, count: int) -> bool:
+        """Whether so many devices must be of one NUMA node."""
+        return self._request.is_numa_bound and count > 1
 
     def _looks_at_sets(self, count: int) -> bool:
         if PolicyName.TOPOLOGY_AWARE in self._policies:
             return True
         return PolicyName.NUMA in self._policies and count > 1
-
-    def _is_of_one_numa_node(self, found: Sequence[_Candidate]) -> bool:
-        if len(found) == 1:
-            return True
-        nodes = {self._node.usages[c.position].device.numa_node for c in found}
-        return len(nodes) == 1 and None not in nodes
 
     def _set_cost(self, found: Sequence[_Candidate]) -> tuple[int, ...]:
         positions = tuple(sorted(c.position for c in found))
@@ -242,7 +248,7 @@ class Search:
                     share=share,
                 )
             )
-        if self._request.is_numa_bound and container.device_count > 1:
+        if self._is_bound(container.device_count):
             fitting, apart = self._largest_numa_groups(fitting, container.device_count)
             lacking += apart
         if len(fitting) < container.device_count:
@@ -271,20 +277,25 @@ class Search:
         self, fitting: list[_Candidate], count: int
     ) -> tuple[list[_Candidate], list[Shortfall]]:
         """Those with enough others on their NUMA node, or all of the largest such group."""
-        groups: dict[object, list[_Candidate]] = {}
-        for candidate in fitting:
-            device = self._node.usages[candidate.position].device
-            key = device.device_uuid if device.numa_node is None else device.numa_node
-            groups.setdefault(key, []).append(candidate)
-        kept = [c for group in groups.values() if len(group) >= count for c in group]
+        groups = self._by_numa_node(fitting)
+        kept = [c for group in groups if len(group) >= count for c in group]
         if not kept and groups:
-            kept = max(groups.values(), key=len)
+            kept = max(groups, key=len)
         apart = [
             Shortfall(resource=Resource.NUMA, device_uuid=c.share.device_uuid)
             for c in fitting
             if c not in kept
         ]
         return kept, apart
+
+    def _by_numa_node(self, candidates: Iterable[_Candidate]) -> list[list[_Candidate]]:
+        """The devices of each NUMA node; one that knows none is alone."""
+        groups: dict[object, list[_Candidate]] = {}
+        for candidate in candidates:
+            device = self._node.usages[candidate.position].device
+            key = device.device_uuid if device.numa_node is None else device.numa_node
+            groups.setdefault(key, []).append(candidate)
+        return list(groups.values())
 
     def _cost(
         self, name: PolicyName, usage: DeviceUsage, share: DeviceShare, container: ContainerRequest

@@ -5,7 +5,8 @@ among those that it leaves behind. One device alone has no link: there the one w
 to all others is the best choice, since it is missed the least.
 
 Nodes of one model are wired alike: the order of all sets is worked out once for each matrix of
-links, the *topology class*, and number of devices.
+links, the *topology class*, and number of devices. Ranks of two classes do not compare: between
+nodes, the links themselves count, and not what is left behind, of which a larger node has more.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ MAX_RANKED: Final = 13_000
 def link_cost(links: Links, positions: tuple[int, ...]) -> int:
     """The rank of the set among all of its size, from 0 for the best; 0 where links are unknown.
 
+    Of classes that are too large to be ordered, `link_cost_between_nodes`.
+
     Args:
         links: of the node.
         positions: of the devices, ascending.
@@ -41,9 +44,24 @@ def link_cost(links: Links, positions: tuple[int, ...]) -> int:
     if not links:
         return 0
     if comb(len(links), len(positions)) > MAX_RANKED:
-        weakest, total, _ = _quality(links, positions)
-        return -(weakest * 1_000_000 + total)
+        return link_cost_between_nodes(links, positions)
     return _ranks(links, len(positions))[positions]
+
+
+def link_cost_between_nodes(links: Links, positions: tuple[int, ...]) -> int:
+    """How badly the set is linked: -(10⁶ × weakest link + sum of links), to compare sets of any nodes.
+
+    Of one device alone it is 10⁶ × the sum of its links to all others: the less, the less it is
+    missed. Where links are unknown there are none.
+
+    Args:
+        links: of the node.
+        positions: of the devices.
+    """
+    if not links:
+        return 0
+    weakest, total, _ = _quality(links, positions)
+    return -(weakest * 1_000_000 + total)
 
 
 def best_linked(

@@ -84,8 +84,7 @@ def fitting(
             if isinstance(outcome, NodePlacement):
                 allocation = outcome.allocation(request.pod_uid)
                 charged[waiter.payer] = before + charge(allocation)
-                taken = with_allocation(node, allocation)
-                now[name] = _with_host(taken, request)
+                now[name] = with_allocation(node, allocation).with_host_asked(request.host)
                 found.append(request)
                 break
             refusing.add(name)
@@ -95,7 +94,7 @@ def fitting(
 def _placed(
     waiter: Waiter, node: NodeSnapshot, policies: Policies, measure: Fragmentation
 ) -> object:
-    if not _has_host(waiter.request, node):
+    if not node.has_host_for(waiter.request.host):
         return None
     for allocation in waiter.promised:
         if allocation.node_name == node.node_name:
@@ -104,17 +103,4 @@ def _placed(
         return place_on_node(waiter.request, node, policies=policies, measure=measure)
     return place_within(
         waiter.request, node, bounds=waiter.bounds, policies=policies, typical=_ANY_TYPICAL
-    )
-
-
-def _has_host(request: PodRequest, node: NodeSnapshot) -> bool:
-    free = node.host_free
-    return free is None or (
-        request.host.cpu_milli <= free.cpu_milli and request.host.memory_mib <= free.memory_mib
-    )
-
-
-def _with_host(node: NodeSnapshot, request: PodRequest) -> NodeSnapshot:
-    return (
-        node if node.host_free is None else replace(node, host_free=node.host_free - request.host)
     )

@@ -100,3 +100,23 @@ def test_a_board_forgets_its_log_before_it_grows_without_end():
         board.best(lone_ask(request), request.host)
 
     assert len(board._log) < 50
+
+
+def test_a_board_begins_anew_once_it_remembers_too_much(monkeypatch):
+    monkeypatch.setattr("hamid.sched.placement.fragmentation.ANSWERS_KEPT", 40)
+    board, measure = Board(Arrivals()), Fragmentation(Arrivals().typical)
+    nodes = [empty(number) for number in range(3)]
+    for node in nodes:
+        board.put(node)
+    board.put(empty(3))
+    board.drop("node-3")
+    measures = set()
+
+    for percent in range(1, 60):
+        request = asking("uid", percent, 1, 1_000)
+        node, choice = board.best(lone_ask(request), request.host)
+        right = place(request, nodes, policies=Policies(), measure=measure)
+        assert chosen_placement(request, node, choice) == right.best
+        measures.add(id(board._measure))
+
+    assert len(measures) > 1

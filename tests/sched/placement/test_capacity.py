@@ -207,3 +207,22 @@ def test_so_many_can_be_placed_one_after_another(mib, cores, count, nodes):
         placed = placed_count(request, node)
         counted = found.get(node.node_name, 0)
         assert placed == counted if count == 1 else placed <= counted
+
+
+def test_pods_that_must_leave_need_room_on_the_host_too():
+    host = HostAmount(cpu_milli=3_000)
+    two = [make_container(name, memory=MemoryMib(mib=100)) for name in ("a", "b")]
+    requests = [asking(100, host=host), make_request(*two, host=host), asking(100, host=host)]
+    node = make_node(host_free=HostAmount(cpu_milli=7_000))
+
+    after = resettled(requests, [node], policies=Policies(), arrivals=Arrivals())
+
+    assert len(after.homeless) == 1
+    assert after.nodes[0].host_free == HostAmount(cpu_milli=1_000)
+
+
+def test_a_share_without_memory_counts_by_its_slots():
+    allocation = make_allocation(make_share(memory_mib=0))
+    request = request_held(allocation, namespace="ns", pod_name="p")
+
+    assert counts(request, make_node()) == {"node-a": 10}

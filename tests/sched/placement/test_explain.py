@@ -1,7 +1,7 @@
 import pytest
 
 from hamid.model.device import DeviceMode, DeviceUsage
-from hamid.model.quantities import MemoryMib
+from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import DeviceSelection
 from hamid.sched.placement.explain import (
     card_reasons,
@@ -215,3 +215,21 @@ def test_of_one_card_alone_it_is_not_said_that_it_is_the_best_of_several():
         "is too small (need 50000 MiB, has 40000 MiB)",
         "lacks cores (need 60 %, free 30 %)",
     ]
+
+
+def test_whichever_node_comes_first_the_sentence_is_the_same():
+    """Else each try would look like another state of affairs, and write the event anew."""
+    half = make_request(make_container(memory=MemoryPercent(percent=50)))
+    nodes = [
+        make_node("a", usages=[card(0, memory_mib=40_000, memory_used_mib=21_000)]),
+        make_node("b", usages=[card(0, memory_mib=20_000, memory_used_mib=11_000)]),
+    ]
+
+    said = {
+        cluster_sentence(half, place(half, ordered, policies=Policies()).refusals)
+        for ordered in (nodes, nodes[::-1])
+    }
+
+    assert said == {
+        "no card of 2 on 2 nodes fits: 2 lack memory (need 10000 MiB, most free 9000 MiB)"
+    }

@@ -1,10 +1,10 @@
 import pytest
 
 from hamid.model.device import DeviceMode, DeviceUsage
-from hamid.model.quantities import MemoryPercent
+from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import DeviceSelection
 from hamid.model.shortfall import Resource
-from hamid.sched.placement.fit import is_model_allowed, share_on, shortfalls
+from hamid.sched.placement.fit import copies, is_model_allowed, share_on, shortfalls
 from tests.sched.builders import make_container, make_device, make_request, make_share
 
 
@@ -170,3 +170,21 @@ def test_a_card_registered_without_cores_serves_those_who_ask_for_none():
 def test_models_match_by_whole_words(wish, model, expected):
     assert is_model_allowed(model, DeviceSelection(use_models=(wish,))) is expected
     assert is_model_allowed(model, DeviceSelection(avoid_models=(wish,))) is not expected
+
+
+@pytest.mark.parametrize(
+    ("usage", "container", "count"),
+    [
+        pytest.param({}, {"memory": MemoryMib(mib=15_000)}, 2, id="memory ends first"),
+        pytest.param({}, {"core_percent": 30}, 3, id="cores end first"),
+        pytest.param({"slots_used": 3}, {}, 7, id="slots end first"),
+        pytest.param({}, {"core_percent": 100}, 1, id="one that must be alone"),
+        pytest.param({"slots_used": 1}, {"core_percent": 100}, 0, id="and is not"),
+        pytest.param({"memory_used_mib": 39_500}, {}, 0, id="what does not fit at all"),
+        pytest.param({}, {"memory": MemoryMib(mib=0)}, 10, id="what needs no memory"),
+    ],
+)
+def test_so_many_copies_fit_at_once(usage, container, count):
+    device = DeviceUsage(device=make_device(), **usage)
+
+    assert copies(device, make_container(**container), request=make_request()) == count

@@ -195,51 +195,6 @@ def test_other_typical_shapes_give_the_figures_of_a_measure_that_never_knew_any_
     assert before != (again.value, measure.choose(again, measure.number(HALF), HostAmount()))
 
 
-@pytest.mark.parametrize("cpu_milli", [0, 2_999, 3_000, 6_500, 9_000, 30_000])
-@pytest.mark.parametrize("memory_mib", [0, 500, 1_700, 100_000])
-def test_the_value_is_the_formula_summed_up_shape_by_shape(cpu_milli, memory_mib):
-    hosts = (
-        HostAmount(cpu_milli=3_000, memory_mib=500),
-        HostAmount(cpu_milli=1_000, memory_mib=800),
-    )
-    shapes = tuple(
-        (Shape(cards=ask, host=host), weight)
-        for ask, host, weight in (
-            (WHOLE, hosts[0], 300_000),
-            (HALF, hosts[0], 300_000),
-            (HALF, hosts[1], 200_000),
-            (PAIR, hosts[1], 200_000),
-        )
-    )
-    percents = (0, 50, 0, 25)
-    free = HostAmount(cpu_milli=cpu_milli, memory_mib=memory_mib)
-
-    value = Fragmentation(Typical(shapes=shapes)).value(
-        make_node(usages=used(*percents), host_free=free)
-    )
-
-    assert value == pytest.approx(by_the_formula(shapes, percents, free), abs=0.01)
-
-
-def by_the_formula(shapes, percents, free):
-    """As the module's docstring has it."""
-    spaces = [10 * (100 - percent) for percent in percents]
-    total = 0.0
-    for shape, weight in shapes:
-        asked, count = 10 * shape.cards.core_percent, shape.cards.device_count
-        fitting = [space for space in spaces if space >= asked]
-        on_cards = sum(space // asked for space in spaces) if count == 1 else len(fitting) // count
-        copies = min(
-            on_cards,
-            free.cpu_milli // shape.host.cpu_milli,
-            free.memory_mib // shape.host.memory_mib,
-        )
-        unfit = sum(spaces) - sum(fitting) if copies else sum(spaces)
-        stranded = sum(spaces) - copies * count * asked
-        total += weight * (unfit + stranded) / 2
-    return total / PPM
-
-
 def test_views_that_no_node_is_in_any_more_are_forgotten(monkeypatch):
     monkeypatch.setattr("hamid.sched.placement.fragmentation._KEPT", 4)
     measure = Fragmentation(typical(WHOLE, HALF, cpu_milli=1_000))
@@ -250,4 +205,19 @@ def test_views_that_no_node_is_in_any_more_are_forgotten(monkeypatch):
         assert measure.choose(view, measure.number(HALF), HostAmount(cpu_milli=500)) is not None
 
     assert len(measure._views) <= 4
-    assert len(measure._least_by_cpu) <= 4
+
+
+def test_a_measure_says_when_it_remembers_too_much(monkeypatch):
+    monkeypatch.setattr("hamid.sched.placement.fragmentation.ANSWERS_KEPT", 20)
+    measure = Fragmentation(typical(WHOLE))
+    node = make_node(usages=used(0, 50))
+
+    was_full = []
+    for percent in range(1, 11):
+        was_full.append(measure.is_full)
+        ask = CardAsk(device_count=1, memory=MemoryPercent(percent=percent), core_percent=0)
+        for _ in range(9):  # what is asked again is remembered already
+            measure.choose(measure.view(node), measure.number(ask), HostAmount())
+
+    assert was_full[1:3] == [False, False]
+    assert measure.is_full

@@ -150,3 +150,19 @@ def test_warming_does_all_the_work_in_slices(monkeypatch):
 
 def test_warming_is_not_needed_where_choices_are_quick():
     assert not list(Placer(policies=POLICIES).warming(asking(1_000), [node(0, 0)]))
+
+
+@pytest.mark.parametrize("policy", [(), (PolicyName.SPREAD,)], ids=["by choice", "by search"])
+def test_what_is_remembered_of_asks_of_any_size_has_an_end(monkeypatch, policy):
+    monkeypatch.setattr("hamid.sched.placement.fragmentation.ANSWERS_KEPT", 200)
+    placer, seen = Placer(policies=POLICIES), set()
+    nodes = [node(number, 3_000 * number) for number in range(5)]
+
+    for mib in range(1_000, 12_000, 100):
+        request = asking(mib, policy=policy)
+        found = placer.place(request, nodes)
+        assert found == place(request, nodes, policies=POLICIES)
+        seen.add(id(placer._measure))
+        assert len(placer._measure._states._numbered) <= 200
+
+    assert policy or len(seen) > 1

@@ -199,3 +199,42 @@ def test_within_a_bound_of_memory_the_smaller_devices_come_first():
     assert found(None) == "large"
     assert found(12_000) == "small"
     assert found(7_999) is None
+
+
+@pytest.mark.parametrize("device", [(BINPACK,), (NUMA,), (TOPOLOGY,)], ids=str)
+def test_cards_of_one_numa_node_are_found_among_many(device):
+    """As of MIG instances: the best cards lie scattered over all NUMA nodes."""
+    usages = [card(f"{n:02}", 10 + n // 4, n % 4, device_index=n) for n in range(40)]
+    request = asking(9, is_numa_bound=True)
+
+    cards = chosen(request, *usages, device=device)
+
+    assert len({int(name) % 4 for name in cards}) == 1
+
+
+def test_bound_to_a_numa_node_more_cards_than_are_compared_are_found_too():
+    usages = [card(f"{n:02}", 0, n % 2, device_index=n) for n in range(40)]
+
+    cards = chosen(asking(18, is_numa_bound=True), *usages)
+
+    assert [int(name) % 2 for name in cards] == [0] * 18
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        pytest.param(2, "nvlink", id="two cards go where links are good"),
+        pytest.param(1, "pcie", id="one card alone leaves good links to others"),
+    ],
+)
+def test_nodes_are_compared_by_their_links_and_not_by_what_is_best_on_each(count, expected):
+    usages = (card("a"), card("b"), card("c"))
+    nodes = [
+        replace(make_node(name, usages=usages), links=((score,) * 3,) * 3)
+        for name, score in (("nvlink", 100), ("pcie", 10))
+    ]
+    policies = Policies(node=(TOPOLOGY, BINPACK), device=(TOPOLOGY,))
+
+    found = place(asking(count), nodes, policies=policies)
+
+    assert found.best.node_name == expected

@@ -2,7 +2,12 @@ from itertools import combinations
 
 import pytest
 
-from hamid.sched.placement.topology import best_linked, link_cost, numa_count
+from hamid.sched.placement.topology import (
+    best_linked,
+    link_cost,
+    link_cost_between_nodes,
+    numa_count,
+)
 from tests.sched.builders import make_device, make_devices, make_node
 
 
@@ -97,3 +102,18 @@ def test_too_many_sets_to_compare_leave_the_choice_as_it_is():
     positions = tuple(range(8))
 
     assert best_linked(links(16, l8_9=9), "a" * 16, positions) == positions
+
+
+def test_sets_of_two_nodes_are_compared_by_the_weakest_link_then_by_the_sum():
+    one = links(3, l0_1=5, l0_2=5, l1_2=5)
+    other = links(4, l0_1=9, l0_2=9, l1_2=5)
+
+    costs = [link_cost_between_nodes(matrix, (0, 1, 2)) for matrix in (links(3), one, other)]
+
+    assert costs == sorted(costs, reverse=True)
+    assert len(set(costs)) == 3
+
+
+def test_where_links_are_unknown_there_are_none():
+    assert link_cost_between_nodes((), (0, 1)) > link_cost_between_nodes(links(2), (0, 1))
+    assert link_cost_between_nodes((), (0,)) < link_cost_between_nodes(links(2), (0,))

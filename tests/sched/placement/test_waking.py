@@ -88,3 +88,9 @@ def test_those_are_named_that_fit_one_after_another(asks, cards):
             free[taken] -= mib
             expected.append(f"uid-{number}")
     assert found == expected
+
+
+def test_a_host_that_is_overdrawn_keeps_nobody_away_who_asks_nothing_of_it():
+    node = make_node(host_free=HostAmount(cpu_milli=-5, memory_mib=-5))
+
+    assert names([waiter("uid", 1_000)], node) == ["uid"]
