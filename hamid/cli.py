@@ -169,9 +169,7 @@ def sim(
     **copy_options: Any,
 ) -> None:
     """Replay a trace or a cluster's pods, and see how much of the cards a policy brings into use."""
-    import json  # noqa: PLC0415 - see the module
-
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - see the module
 
     from hamid.errors import HamidError  # noqa: PLC0415
     from hamid.sim import command  # noqa: PLC0415
@@ -196,10 +194,10 @@ def sim(
     console = Console()
     # Into a file or a pipe, no line is cut.
     console.print(command.table(outcomes), width=None if console.is_terminal else 200)
-    if json_path is not None:
-        json_path.write_text(json.dumps(command.report(plan, outcomes), indent=1) + "\n")
-    if plot_path is not None:
-        command.plot(outcomes, plot_path)
+    try:
+        command.write(plan, outcomes, json_path=json_path, plot_path=plot_path)
+    except HamidError as error:
+        sys.exit(_complain(error))
 
 
 def _snapshot(copy_options: dict[str, Any]) -> Snapshot | None:
@@ -213,7 +211,8 @@ def _snapshot(copy_options: dict[str, Any]) -> Snapshot | None:
     snapshot = read_snapshot(copy, names=settings.resources, defaults=settings.defaults)
     if snapshot.unreadable_count:
         click.echo(
-            f"hamid: {snapshot.unreadable_count} pods cannot be read and do not come", err=True
+            f"hamid: pods that cannot be read, and do not come: {snapshot.unreadable_count}",
+            err=True,
         )
     return snapshot
 
@@ -322,7 +321,12 @@ def _worked_out(
 
 def _complain(error: BaseException) -> int:
     """Say what is wrong and what to do; anything that is not ours to word is raised."""
-    from hamid.errors import HamidError, SettingsError, TraceError  # noqa: PLC0415 - see the module
+    from hamid.errors import (  # noqa: PLC0415 - see the module
+        HamidError,
+        RequestError,
+        SettingsError,
+        TraceError,
+    )
 
     causes: list[Any] = [error]
     while any(isinstance(cause, BaseExceptionGroup) for cause in causes):
@@ -335,4 +339,5 @@ def _complain(error: BaseException) -> int:
         raise error
     for cause in causes:
         click.echo(f"hamid: {cause.message}\n  → {cause.hint}", err=True)
-    return 2 if all(isinstance(cause, SettingsError | TraceError) for cause in causes) else 1
+    is_input = all(isinstance(c, SettingsError | TraceError | RequestError) for c in causes)
+    return 2 if is_input else 1

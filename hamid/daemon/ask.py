@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
-from hamid.errors import HamidError, SettingsError
+from hamid.errors import HamidError, RequestError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,8 +21,16 @@ TIMEOUT_S: Final = 30.0
 NODES_SHOWN: Final = 20
 RUNNERS_UP_IN_FULL: Final = 1
 """Of how many runners-up the single cards are shown, too."""
-_FULL_PPM: Final = 3_000_000
+_PPM: Final = 1_000_000
+_FULL_PPM: Final = 3 * _PPM
 """The load of a node that is full in slots, memory and cores."""
+_UNITS: Final = {
+    "fragmentation": (2_000 * _PPM, " cards"),  # twice milli-cards, weighted in parts per million
+    "binpack": (_PPM, ""),
+    "spread": (_PPM, ""),
+    "host": (_PPM, ""),
+}
+"""Of a policy's cost, how much of it people count as one, and of what."""
 
 
 class LeaderRefused(HamidError):
@@ -33,6 +42,7 @@ def ask(server: str, path: Sequence[str], query: Iterable[tuple[str, str]] = ())
 
     Raises:
         SettingsError: the URL is none.
+        RequestError: what is asked cannot be meant.
         LeaderRefused: there is no answer, or another than was asked for.
     """
     if not server.startswith(("http://", "https://")):
@@ -48,18 +58,19 @@ def ask(server: str, path: Sequence[str], query: Iterable[tuple[str, str]] = ())
             return found
     except HTTPError as error:
         raise _refusal(error) from error
-    except (URLError, TimeoutError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise LeaderRefused(
             f"{server} does not answer: {getattr(error, 'reason', error)}",
             hint="let --server lead to the replica that leads, as with kubectl port-forward",
         ) from error
 
 
-def _refusal(error: HTTPError) -> LeaderRefused:
+def _refusal(error: HTTPError) -> HamidError:
     text = error.read().decode(errors="replace")
     try:
         said = json.loads(text)
-        return LeaderRefused(said["message"], hint=said["hint"])
+        kind = RequestError if error.code == HTTPStatus.BAD_REQUEST else LeaderRefused
+        return kind(said["message"], hint=said["hint"])
     except (ValueError, KeyError, TypeError):
         words = text.strip() or HTTPStatus(error.code).phrase
         return LeaderRefused(f"{error.code}: {words}", hint="compare --server with the settings")
@@ -79,7 +90,7 @@ def explain_lines(answer: JsonObject) -> Iterator[str]:
         yield f"  - {_counted(len(nodes), 'node')}: {problem}"
     if answer.get("changes"):
         yield "It would fit with any one of these:"
-        yield from (f"  - {c['text']} (node {c['node']})" for c in answer["changes"])
+        yield from (f"  - {c['text']}; node {c['node']} would take it" for c in answer["changes"])
     yield from _placed_lines(answer)
     yield from _decision_lines(answer)
 
@@ -139,7 +150,14 @@ def _card_line(card: JsonObject) -> str:
 
 
 def _terms(found: JsonObject) -> str:
-    return ", ".join(f"{name} {cost}" for name, cost in found["terms"].items())
+    return ", ".join(f"{name} {_cost(name, cost)}" for name, cost in found["terms"].items())
+
+
+def _cost(policy: str, cost: int) -> str:
+    if policy not in _UNITS:
+        return str(cost)
+    one, unit = _UNITS[policy]
+    return f"{cost / one:.3f}{unit}"
 
 
 def fit_lines(answer: JsonObject) -> Iterator[str]:

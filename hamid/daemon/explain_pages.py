@@ -14,6 +14,7 @@ from aiohttp import web
 from multidict import MultiDict
 
 from hamid.errors import RequestError
+from hamid.model.quantities import QuantityError, parse_quantity
 from hamid.sched.answers import WhatIf
 from hamid.web.responses import json_body
 from hamid.web.server import is_loopback
@@ -102,6 +103,8 @@ def pod_of_query(query: MultiMapping[str], names: ResourceNames) -> JsonObject:
         if word not in known:
             raise RequestError(f"{word!r} means nothing here", hint=f"use {', '.join(known)}")
     amounts = {resource_by_word[word]: query[word] for word in resource_by_word if word in query}
+    for word in _HOST:
+        _assert_amount(word, query.get(word, "0"))
     annotations = {}
     for text in query.getall("annotation", []):
         key, is_given, value = text.partition("=")
@@ -113,6 +116,17 @@ def pod_of_query(query: MultiMapping[str], names: ResourceNames) -> JsonObject:
         "metadata": {**meta, "annotations": annotations},
         "spec": {"containers": [{"name": CONTAINER, "resources": {"limits": amounts}}]},
     }
+
+
+def _assert_amount(word: str, text: str) -> None:
+    """Of pods that are really created the API server sees to that."""
+    try:
+        if parse_quantity(text).value >= 0:
+            return
+        problem = f"{text!r} is below 0"
+    except QuantityError as error:
+        problem = str(error)
+    raise RequestError(f"{word}: {problem}", hint="write an amount such as 500m, 4 or 16Gi")
 
 
 def _json(value: JsonObject) -> web.Response:

@@ -49,7 +49,8 @@ def read_copy(path: Path) -> ClusterCopy:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error}", hint="check the path") from error
+        why = error.strerror or error
+        raise TraceError(f"{path} cannot be read: {why}", hint="check the path") from error
     return _well_formed(path.name, text)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import statistics
+import zlib
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -34,11 +36,13 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
+    from hamid.model.device import Device
     from hamid.sim.replay import Outcome
     from hamid.sim.snapshot import Snapshot
     from hamid.sim.workload import Arrival, SimNode
 
 FIRST_SEED: Final = 42
+MAX_LOAD_PERCENT: Final = 100_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class Plan:
     Attributes:
         policies: by the name under which they are shown.
         load_percent: of all cards, to arrive in random order; None replays as recorded.
-        seed_count: replays of each policy; one where nothing is random.
+        seed_count: replays of each policy.
     """
 
     nodes: tuple[SimNode, ...]
@@ -97,23 +101,54 @@ def plan(
     else:
         sim_nodes = _format_of(nodes).read_nodes(_text(nodes).splitlines(), source=nodes.name)
         arrivals = _format_of(tasks).read_tasks(_text(tasks).splitlines(), source=tasks.name)
-    cards = [device for node in sim_nodes for device in node.devices]
-    if not cards:
-        raise TraceError("no node has a card", hint="check the list of nodes")
+    cards = _cards(sim_nodes)
     memory_mib = sum(card.memory_mib for card in cards) // len(cards)
     sized = tuple(arrival.on_cards_of(memory_mib) for arrival in arrivals)
-    if load_percent is not None and not any(arrival.core_milli for arrival in sized):
-        raise TraceError(
-            "no pod asks for cards, so that no load ever arrives",
-            hint="check the list of pods, or leave --load out",
-        )
+    if not sized:
+        raise TraceError("there is no pod to replay", hint="check the list of pods")
+    _assert_load(load_percent, seed_count, sized)
     return Plan(
         nodes=sim_nodes,
         arrivals=sized,
         policies={text: _policies(text) for text in policies},
         load_percent=load_percent,
-        seed_count=1 if load_percent is None else seed_count,
+        seed_count=seed_count,
     )
+
+
+def _assert_load(load_percent: float | None, seed_count: int, arrivals: Sequence[Arrival]) -> None:
+    """Refuse a load that never comes, and seeds of what is not random."""
+    if load_percent is None:
+        if seed_count > 1:
+            raise TraceError(
+                "--seeds is given, but what is replayed as recorded is not random",
+                hint="give --load, too, or leave --seeds out",
+            )
+        return
+    if not 0 < load_percent <= MAX_LOAD_PERCENT:
+        raise TraceError(
+            f"--load is {load_percent:g}", hint=f"give 1 to {MAX_LOAD_PERCENT:.0f} percent"
+        )
+    if not any(arrival.core_milli for arrival in arrivals):
+        raise TraceError(
+            "no pod asks for cards, so that no load ever arrives",
+            hint="check the list of pods, or leave --load out",
+        )
+
+
+def _cards(nodes: Sequence[SimNode]) -> list[Device]:
+    """All cards of the nodes, each of which is there once."""
+    seen: set[str] = set()
+    for node in nodes:
+        if node.name in seen:
+            raise TraceError(
+                f"node {node.name} is there twice", hint="give each node a name of its own"
+            )
+        seen.add(node.name)
+    cards = [device for node in nodes for device in node.devices]
+    if not cards:
+        raise TraceError("no node has a card", hint="check the list of nodes")
+    return cards
 
 
 def assert_writable(path: Path | None) -> None:
@@ -122,8 +157,12 @@ def assert_writable(path: Path | None) -> None:
     Raises:
         TraceError: it cannot.
     """
-    if path is not None and not path.parent.is_dir():
+    if path is None:
+        return
+    if not path.parent.is_dir():
         raise TraceError(f"there is no folder {path.parent}", hint="make it, or check the path")
+    if path.is_dir():
+        raise TraceError(f"{path} is a folder", hint="give the name of a file")
 
 
 def run(plan: Plan) -> dict[str, tuple[Outcome, ...]]:
@@ -155,17 +194,19 @@ def _replay(
 
 
 def table(outcomes: dict[str, tuple[Outcome, ...]]) -> Table:
-    """How each policy did; means over the seeds."""
+    """How each policy did; means over the seeds, where there are several beside the lowest."""
+    has_seeds = any(len(found) > 1 for found in outcomes.values())
+    columns = ("allocated", *(("least",) if has_seeds else ()), "cores", "memory", "wasted")
     longest = max((len(name) for name in outcomes), default=0)
     name_column = Column("policy", no_wrap=True, min_width=longest)
     shown = Table(name_column, box=None, pad_edge=False)
-    for head in ("allocated %", "least", "cores %", "memory %", "wasted %", "placed", "refused"):
+    for head in (*(f"{key} %" for key in columns), "placed", "refused"):
         shown.add_column(head, justify="right")
     for name, found in outcomes.items():
         line = _summary(found)
         shown.add_row(
             name,
-            *(f"{line[key]:.2f}" for key in ("allocated", "least", "cores", "memory", "wasted")),
+            *(f"{line[key]:.2f}" for key in columns),
             *(f"{line[key]:.0f}" for key in ("placed", "refused")),
         )
     return shown
@@ -197,6 +238,29 @@ def report(plan: Plan, outcomes: dict[str, tuple[Outcome, ...]]) -> dict[str, An
             for name, found in outcomes.items()
         },
     }
+
+
+def write(
+    plan: Plan,
+    outcomes: dict[str, tuple[Outcome, ...]],
+    *,
+    json_path: Path | None,
+    plot_path: Path | None,
+) -> None:
+    """Write the report and draw the picture, where they are asked for.
+
+    Raises:
+        TraceError: they cannot be written there.
+    """
+    try:
+        if json_path is not None:
+            json_path.write_text(json.dumps(report(plan, outcomes), indent=1) + "\n")
+        if plot_path is not None:
+            plot(outcomes, plot_path)
+    except OSError as error:
+        raise TraceError(
+            f"the outcome cannot be written: {error.strerror}", hint="check the path"
+        ) from error
 
 
 def plot(outcomes: dict[str, tuple[Outcome, ...]], path: Path) -> None:
@@ -265,5 +329,6 @@ def _text(path: Path) -> str:
     try:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path} cannot be read: {error}", hint="check the path") from error
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise TraceError(f"{path} cannot be read: {why}", hint="check the path") from error

@@ -5,20 +5,23 @@
     tasks   {"name": "t-0", "gpu": 1, "gpumem": "16Gi", "gpumem-percentage": 50, "gpucores": 50,
              "models": ["A100"], "cpu": "4", "memory": "8Gi", "arrives_at_s": 0, "lasts_s": 60}
 
-Of a node, `name`, `cards` and `cardmem` must be there; of a task, `name`. What is left out counts as in
-a manifest: a task without memory or cores asks for whole cards.
+Of a node, `name`, `cards` and `cardmem` must be there, and `cpu` and `memory` both or neither: then
+there is enough of them. Of a task, `name` must be there. What is left out counts as in a manifest: a
+task without memory or cores asks for whole cards.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from hamid.codec.jsontext import ShapeError, as_object, as_text, loads
-from hamid.codec.pod_host import host_amount
 from hamid.errors import TraceError
 from hamid.model.device import Device, DeviceUuid
+from hamid.model.node import NO_HOST, HostAmount
 from hamid.model.quantities import (
     MAX_DEVICE_COUNT,
+    MIB,
     WHOLE_CARD,
     MemoryMib,
     MemoryPercent,
@@ -27,10 +30,11 @@ from hamid.model.quantities import (
     parse_quantity,
     parse_whole,
 )
-from hamid.sim.workload import SimNode, Task
+from hamid.sim.workload import MILLI, SimNode, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from fractions import Fraction
     from typing import TypeVar
 
     from hamid.model.quantities import MemoryRequest
@@ -96,9 +100,14 @@ def _refuse_unknown(entry: dict[str, Any], keys: tuple[str, ...]) -> None:
 
 def _node(entry: dict[str, Any]) -> SimNode:
     name = as_text(entry.get("name"), what="name")
-    memory_mib = _amount(entry, "cardmem", parse_memory_mib)
+    count, memory_mib = _count(entry, "cards"), _amount(entry, "cardmem", parse_memory_mib)
+    if count is None:
+        raise ShapeError("cards is missing: how many cards the node has, 0 for none")
     if memory_mib is None:
         raise ShapeError("cardmem is missing: the memory of each card, such as 80Gi")
+    host = _host(entry)
+    if host is not None and (entry.get("cpu") is None or entry.get("memory") is None):
+        raise ShapeError("of cpu and memory one is missing: give both, or neither")
     slots = _amount(entry, "slots", lambda text: parse_whole(text, minimum=1, maximum=1_000))
     return SimNode(
         name=name,
@@ -106,13 +115,13 @@ def _node(entry: dict[str, Any]) -> SimNode:
             Device(
                 device_uuid=DeviceUuid(f"{name}-gpu-{index}"),
                 device_index=index,
-                model=str(entry.get("model", "")),
+                model=as_text(entry["model"], what="model") if entry.get("model") else "",
                 memory_mib=memory_mib,
                 slot_count=10 if slots is None else slots,
             )
-            for index in range(_count(entry, "cards") or 0)
+            for index in range(count)
         ),
-        host=host_amount(entry) if "cpu" in entry and "memory" in entry else None,
+        host=host,
     )
 
 
@@ -133,7 +142,7 @@ def _task(entry: dict[str, Any]) -> Task:
         memory=memory,
         core_percent=cores,
         models=tuple(as_text(model, what="models") for model in models),
-        host=host_amount(entry),
+        host=_host(entry) or NO_HOST,
         arrives_at_s=_seconds(entry, "arrives_at_s") or 0.0,
         lasts_s=_seconds(entry, "lasts_s"),
     )
@@ -154,7 +163,23 @@ def _count(entry: dict[str, Any], key: str) -> int | None:
 
 
 def _seconds(entry: dict[str, Any], key: str) -> float | None:
-    return _amount(entry, key, lambda text: float(parse_quantity(text).value))
+    return _amount(entry, key, lambda text: float(_at_least_0(text)))
+
+
+def _host(entry: dict[str, Any]) -> HostAmount | None:
+    """Processors and main memory, where any is given; rounded up as kube-scheduler does."""
+    cpu_milli = _amount(entry, "cpu", lambda text: ceil(_at_least_0(text) * MILLI))
+    memory_mib = _amount(entry, "memory", lambda text: ceil(_at_least_0(text) / MIB))
+    if cpu_milli is None and memory_mib is None:
+        return None
+    return HostAmount(cpu_milli=cpu_milli or 0, memory_mib=memory_mib or 0)
+
+
+def _at_least_0(text: str) -> Fraction:
+    value = parse_quantity(text).value
+    if value < 0:
+        raise QuantityError(f"{text!r} is below 0")
+    return value
 
 
 def _amount(entry: dict[str, Any], key: str, parse: Callable[[str], T]) -> T | None:

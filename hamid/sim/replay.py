@@ -107,9 +107,11 @@ class Replay:
         Args:
             tasks: in the order in which they come.
             on_progress: told the percentage that has arrived, now and then.
-            has_curve: whether to take points on the way; each costs a look at all nodes.
+            has_curve: whether to take points on the way and at the end; each costs a look at all
+                nodes.
         """
         arrived = placed = refused = 0
+        is_seen = True
         next_point = step = max(self.capacity_milli // POINTS, 1)
         points: list[Point] = []
         taken_s: list[float] = []
@@ -122,11 +124,15 @@ class Replay:
             placed += is_placed
             refused += not is_placed
             arrived += task.core_milli
+            is_seen = False
             if arrived >= next_point:
                 next_point = arrived - arrived % step + step
                 on_progress(100 * arrived / self.capacity_milli)
+                is_seen = True
                 if has_curve:
                     points.append(self._point(arrived))
+        if has_curve and not is_seen:
+            points.append(self._point(arrived))
         return Outcome(
             points=tuple(points),
             placed_count=placed,

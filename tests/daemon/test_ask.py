@@ -1,6 +1,7 @@
 """What people read at the command line, asked over HTTP of a server in a thread."""
 
 import json
+import socket
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from hamid.cli import main
 from hamid.daemon.ask import LeaderRefused, ask, explain_lines, fit_lines
-from hamid.errors import SettingsError
+from hamid.errors import RequestError, SettingsError
 
 PENDING = {
     "pod": "default/p",
@@ -49,16 +50,16 @@ PLACED = {
         "best": [
             {
                 "node": "n",
-                "terms": {"binpack": -5},
+                "terms": {"binpack": -1_500_000, "numa": 1},
                 "load_ppm": 1_500_000,
                 "cards": [
                     {"container": "main", "index": 0, "is_chosen": True}
-                    | {"terms": {"binpack": -7}, "lacking": []},
+                    | {"terms": {"fragmentation": 700_000_000}, "lacking": []},
                     {"container": "main", "index": 1, "is_chosen": False}
                     | {"terms": {}, "lacking": ["is cordoned", "is unhealthy"]},
                 ],
             },
-            {"node": "m", "terms": {"binpack": -4}, "load_ppm": 0, "cards": []},
+            {"node": "m", "terms": {"binpack": 0, "numa": 2}, "load_ppm": 0, "cards": []},
         ],
     },
 }
@@ -134,12 +135,40 @@ def test_what_goes_wrong_is_told(status, body, words):
         ask(server, ("fit",))
 
 
+def test_what_the_leader_cannot_understand_is_the_askers_to_mend():
+    body = '{"message": "no card is asked for", "hint": "ask for one"}'
+    with answering(400, body) as (server, _), pytest.raises(RequestError, match="no card"):
+        ask(server, ("fit",))
+
+
 def test_a_server_that_is_not_there_is_told():
     with answering(200, "") as (server, _):
         pass
 
     with pytest.raises(LeaderRefused, match="does not answer"):
         ask(server, ("fit",))
+
+
+def test_a_server_that_speaks_no_http_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=greet, args=(listening,))
+        thread.start()
+        with pytest.raises(LeaderRefused, match="does not answer"):
+            ask(f"http://127.0.0.1:{listening.getsockname()[1]}", ("fit",))
+        thread.join()
+
+
+def greet(listening):
+    """Answer one caller as no web server does."""
+    caller, _ = listening.accept()
+    with caller:
+        caller.recv(4_096)
+        caller.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+
+def test_a_server_with_blanks_in_its_name_is_told():
+    with pytest.raises(LeaderRefused, match="does not answer"):
+        ask("http://a b", ("fit",))
 
 
 def test_a_server_needs_a_scheme():
@@ -155,7 +184,7 @@ def test_a_waiting_pod_in_words():
         "  - 1 card on 1 node is cordoned",
         "  - 2 nodes: unreadable",
         "It would fit with any one of these:",
-        "  - drop a (node n)",
+        "  - drop a; node n would take it",
     ]
 
 
@@ -167,10 +196,10 @@ def test_a_placed_pod_in_words():
         "    card 0 * 7 of 10 MiB, 30 % of the cores, 1 of 10 slots in use",
         "Decided among 2 nodes:",
         "  by binpack (the smaller the better)",
-        "  - n: binpack -5; 50.0% full with it",
-        "    main: card 0 * binpack -7",
+        "  - n: binpack -1.500, numa 1; 50.0% full with it",
+        "    main: card 0 * fragmentation 0.350 cards",
         "    main: card 1   is cordoned, is unhealthy",
-        "  - m: binpack -4; 0.0% full with it",
+        "  - m: binpack 0.000, numa 2; 0.0% full with it",
     ]
 
 
@@ -185,7 +214,7 @@ def test_a_pod_whose_decision_is_not_known_is_decided_anew(rank, said):
 
     assert lines[4].startswith("The decision is not known here. Decided anew")
     assert lines[4].endswith(said)
-    assert lines[6] == "  - n: binpack -5; 50.0% full with it"
+    assert lines[6] == "  - n: binpack -1.500, numa 1; 50.0% full with it"
     assert "not known here" in list(explain_lines(PLACED | {"decision": None}))[-1]
 
 

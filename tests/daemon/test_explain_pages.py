@@ -104,3 +104,15 @@ def test_an_annotation_needs_a_value():
 def test_routes_are_read_only():
     assert {route.method for route in ExplainPages(explainer=None).routes()} == {"GET"}
     assert all(isinstance(route, web.RouteDef) for route in ExplainPages(explainer=None).routes())
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"cpu": "-5"}, "cpu: '-5' is below 0"),
+        ({"memory": "much"}, "memory: 'much' is no quantity"),
+    ],
+)
+def test_amounts_of_the_host_that_cannot_be_meant_are_refused(query, said):
+    with pytest.raises(RequestError, match=said):
+        pod_of_query(MultiDict(query), ResourceNames())

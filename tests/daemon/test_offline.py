@@ -68,7 +68,7 @@ def test_pods_are_counted_in_a_copy_from_standard_input(path):
     ("arguments", "code", "said"),
     [
         (["explain", "default/none"], 1, "no pod default/none"),
-        (["fit", "--gpu", "1", "--with-node", "b"], 1, "there is no node 'b'"),
+        (["fit", "--gpu", "1", "--with-node", "b"], 2, "there is no node 'b'"),
         (["fit", "--gpu", "1", "--live"], 2, "--snapshot and a live cluster are both given"),
     ],
 )

@@ -1,3 +1,4 @@
+import gzip
 import json
 
 import pytest
@@ -81,12 +82,12 @@ def test_a_snapshot_is_replayed(tmp_path):
 def test_pods_of_a_snapshot_that_cannot_be_read_are_counted(tmp_path):
     path = tmp_path / "cluster.json"
     wrong = waiting(name="wrong", mib=0)
-    path.write_text(json.dumps({"items": [registered(), {**wrong, "kind": "Pod"}]}))
+    path.write_text(json.dumps({"items": [registered(), bound(), {**wrong, "kind": "Pod"}]}))
 
     done = CliRunner().invoke(main, ["sim", "--snapshot", str(path)])
 
     assert done.exit_code == 0, done.output
-    assert "1 pods cannot be read" in done.stderr
+    assert "pods that cannot be read, and do not come: 1" in done.stderr
 
 
 def test_a_trace_and_a_cluster_are_not_replayed_at_once(files):
@@ -105,10 +106,74 @@ def test_a_trace_and_a_cluster_are_not_replayed_at_once(files):
         (["--policy", "mutex"], "policy 'mutex' is unknown"),
         (["--nodes", "/nowhere.jsonl"], "/nowhere.jsonl cannot be read"),
         (["--json", "/nowhere/out.json"], "there is no folder /nowhere"),
+        (["--json", "/"], "/ is a folder"),
+        (["--plot", "/dev/full.svg/x.svg"], "there is no folder /dev/full.svg"),
+        (["--load", "inf"], "--load is inf"),
+        (["--load", "nan"], "--load is nan"),
+        (["--seeds", "0"], "0 is not in the range"),
+        (["--seeds", "2"], "is not random"),
+        (["--tasks", "/dev/null"], "there is no pod to replay"),
     ],
 )
 def test_bad_input_is_2_and_says_what_is_wrong(files, args, said):
     done = sim(files, *args)
+
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        pytest.param("n.jsonl", b"", "no node has a card", id="an empty list"),
+        pytest.param("n.csv", b"", "has no column sn", id="an empty table"),
+        pytest.param("n.jsonl", b"\x80\x00", "cannot be read", id="a binary file"),
+        pytest.param("n.csv", b"\x80\x00", "cannot be read", id="a binary table"),
+        pytest.param("n.csv", b"name,gpu\nn,1\n", "has no column sn", id="other columns"),
+        pytest.param("n.csv.gz", b"sn,gpu\n", "cannot be read", id="not compressed"),
+        pytest.param("n.jsonl.gz", gzip.compress(NODES.encode())[:-9], "cannot be read", id="cut"),
+        pytest.param(
+            "n.jsonl.gz", gzip.compress(b"")[:10] + b"\xff" * 20, "cannot be read", id="broken"
+        ),
+        pytest.param(
+            "n.jsonl", f"{NODES}\n{NODES}".encode(), "node n-0 is there twice", id="twice"
+        ),
+    ],
+)
+def test_a_list_of_nodes_that_cannot_be_taken_is_2(files, name, content, said):
+    (files / name).write_bytes(content)
+
+    done = sim(files, "--nodes", files / name)
+
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_an_outcome_that_cannot_be_written_is_said_with_the_table_shown(files):
+    done = sim(files, "--json", "/dev/full")
+
+    assert done.exit_code == 2
+    assert "the outcome cannot be written" in done.stderr
+    assert "fragmentation" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no JSON"),
+        (b"\x80\x00", "no JSON"),
+        (b"[]", "the file is a list, not an object"),
+        (b'{"items": 3}', "items is a number, not a list"),
+        (b'{"items": []}', "has no node"),
+        (b'{"items": [{"kind": "Node"}]}', "metadata"),
+    ],
+)
+def test_a_snapshot_that_is_none_is_2(tmp_path, content, said):
+    path = tmp_path / "cluster.json"
+    path.write_bytes(content)
+
+    done = CliRunner().invoke(main, ["sim", "--snapshot", str(path)])
 
     assert done.exit_code == 2
     assert said in done.stderr

@@ -48,11 +48,29 @@ def test_lists_without_times_and_models_are_taken():
     ("lines", "said"),
     [
         (["name,num_gpu"], "tasks: the head line has no column gpu_milli"),
+        (["name,num_gpu,gpu_milli,cpu_milli"], "no column memory_mib"),
         ([], "has no column name"),
         ([TASKS[0], "t,1,1,x,500"], "line 2: num_gpu is 'x'"),
         ([TASKS[0], "t,1,1,1,1001"], "gpu_milli is '1001', not a whole number from 0 to 1000"),
+        ([TASKS[0], "t,-1,1,1,500"], "cpu_milli is '-1', not a whole number from 0"),
+        ([TASKS[0], "", ",1,1,1,500"], "line 3: name is empty"),
+        ([TASKS[0], "t" * 200_000], "line 2: field larger than"),
+        (["t" * 200_000], "line 1: field larger than"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_line_and_column(lines, said):
     with pytest.raises(TraceError, match=said):
         read_tasks(lines, source="tasks")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["sn,cpu_milli,gpu,model"], "no column memory_mib"),
+        ([NODES[0], "n-0,1,1,x,P100"], "line 2: gpu is 'x'"),
+        ([NODES[0], "n-0,1,1,65,P100"], "gpu is '65', not a whole number from 0 to 64"),
+    ],
+)
+def test_nodes_that_cannot_be_read_are_refused_likewise(lines, said):
+    with pytest.raises(TraceError, match=said):
+        read_nodes(lines, source="nodes")

@@ -62,6 +62,11 @@ def test_times_and_models_are_read():
         ('{"name": "t", "gpu": 1.5}', "gpu: '1.5' is not a whole number"),
         ('{"gpu": 1}', "name"),
         ('{"name": "t", "models": "A100"}', "models is not a list"),
+        ('{"name": "t", "arrives_at_s": -1}', "arrives_at_s: '-1' is below 0"),
+        ('{"name": "t", "lasts_s": "-5"}', "lasts_s: '-5' is below 0"),
+        ('{"name": "t", "cpu": "-1"}', "cpu: '-1' is below 0"),
+        ('{"name": "t", "memory": "much"}', "memory: 'much' is no quantity"),
+        ('{"name": "t", "gpumem": -3}', "gpumem: '-3' is out of range"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_refused_with_its_number(line, said):
@@ -69,6 +74,22 @@ def test_a_line_that_cannot_be_read_is_refused_with_its_number(line, said):
         task(line)
 
 
-def test_a_node_without_the_memory_of_its_cards_is_refused():
-    with pytest.raises(TraceError, match="cardmem is missing"):
-        read_nodes(['{"name": "n", "cards": 1}'], source="nodes")
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ('"cards": 1', "cardmem is missing"),
+        ('"cardmem": "8Gi"', "cards is missing"),
+        ('"cards": 1, "cardmem": "8Gi", "cpu": 4', "of cpu and memory one is missing"),
+        ('"cards": 1, "cardmem": "8Gi", "model": 4', "model is a number, not a string"),
+        ('"cards": -1, "cardmem": "8Gi"', "cards: '-1' is out of range"),
+    ],
+)
+def test_a_node_that_cannot_be_meant_is_refused(rest, said):
+    with pytest.raises(TraceError, match=said):
+        read_nodes([f'{{"name": "n", {rest}}}'], source="nodes")
+
+
+def test_processors_and_memory_round_up():
+    found = task('{"name": "t", "cpu": "0.0001", "memory": "1048577"}')
+
+    assert found.host == HostAmount(cpu_milli=1, memory_mib=2)

@@ -117,3 +117,12 @@ def test_our_policy_brings_more_into_use_than_spreading():
         return run(arrivals, *nodes, policy=policy, has_curve=False).allocated_percent
 
     assert allocated(PolicyName.FRAGMENTATION) > allocated(PolicyName.SPREAD)
+
+
+def test_the_last_point_is_what_is_at_the_end():
+    tasks = [task(60), *(task(0, memory=MemoryPercent(percent=1)) for _ in range(3)), task(1)]
+
+    outcome = run(tasks, make_sim_node(count=200))
+
+    assert [p.arrived_percent for p in outcome.points] == pytest.approx([0.32])
+    assert outcome.points[-1].allocated_percent == pytest.approx(outcome.allocated_percent)

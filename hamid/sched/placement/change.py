@@ -81,16 +81,22 @@ class Change:
             # A request does not say by which of its two names the mode was asked for.
             mode, older_mode = wire.VGPU_MODES
             said = " and ".join(self.annotations)
-            return f"drop {said}".replace(mode, f"{mode} (or {older_mode})")
+            several = "s" if len(self.annotations) > 1 else ""
+            return f"drop annotation{several} {said}".replace(mode, f"{mode} (or {older_mode})")
         if self.device_uuids:
             return f"uncordon {', '.join(self.device_uuids)} of node {self.node_name}"
         if self.pod_key:
             return f"delete pod {self.pod_key} (priority {self.pod_priority})"
         said = " and ".join(
-            f"{low.less} {low.amount} less ({low.fitting} instead of {low.asked})"
-            for low in self.lowered
+            f"{_less(low)} ({low.fitting} instead of {low.asked})" for low in self.lowered
         )
         return f"ask for {said} in container {self.lowered[0].container_name}"
+
+
+def _less(low: Lowered) -> str:
+    if low.amount is Amount.CARDS:
+        return f"{low.less} card{'' if low.less == 1 else 's'} fewer"
+    return f"{low.less} {low.amount} less"
 
 
 def applied(

@@ -64,6 +64,29 @@ def test_the_mode_is_told_by_both_its_names():
     change = Change(kind=ChangeKind.ANNOTATIONS, node_name="n", annotations=names)
 
     assert (
-        change.sentence
-        == "drop nvidia.com/use-gputype and nvidia.com/vgpu-mode (or hami.io/vgpu-mode)"
+        change.sentence == "drop annotations nvidia.com/use-gputype and nvidia.com/vgpu-mode "
+        "(or hami.io/vgpu-mode)"
     )
+
+
+def test_one_card_and_several_are_said_as_people_say_it():
+    said = [
+        Change(
+            kind=ChangeKind.CARDS, node_name="n", lowered=(lowered(Amount.CARDS, 4, fitting),)
+        ).sentence
+        for fitting in (3, 2)
+    ]
+
+    assert said == [
+        "ask for 1 card fewer (3 instead of 4) in container main",
+        "ask for 2 cards fewer (2 instead of 4) in container main",
+    ]
+
+
+def test_annotations_are_called_by_that_name():
+    said = [
+        Change(kind=ChangeKind.ANNOTATIONS, node_name="n", annotations=names).sentence
+        for names in (("a",), ("a", "b"))
+    ]
+
+    assert said == ["drop annotation a", "drop annotations a and b"]

@@ -75,7 +75,7 @@ def test_one_card_fewer_may_do():
 
     assert (
         found[ChangeKind.CARDS].sentence
-        == "ask for 1 cards less (2 instead of 3) in container main"
+        == "ask for 1 card fewer (2 instead of 3) in container main"
     )
     assert found[ChangeKind.MEMORY].lowered[0].fitting == 1_000
 
