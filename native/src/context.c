@@ -6,6 +6,7 @@
 #include "real.h"
 
 #define ORDINALS_MAX HAMID_DEVICES_MAX
+#define GONE_KEPT 16u
 
 enum { UNKNOWN, FILLING, KNOWN };
 
@@ -13,6 +14,8 @@ static struct pages_device devices[ORDINALS_MAX];
 static _Atomic int states[ORDINALS_MAX];
 
 static _Atomic uint64_t contexts_gone = 1; /* how often; the thread's memory is of one count */
+static CUcontext last_gone[GONE_KEPT]; /* the last of them, by count; read and written while it is taken */
+static atomic_flag last_gone_is_taken = ATOMIC_FLAG_INIT;
 static __thread __attribute__((tls_model("initial-exec"))) struct {
 	uint64_t contexts_gone;
 	struct whereabouts here;
@@ -102,12 +105,39 @@ CUresult context_of_stream(CUstream stream, struct whereabouts *ret_there)
 	return theirs;
 }
 
-void context_forget(void)
+static void take_last_gone(void)
 {
-	atomic_fetch_add(&contexts_gone, 1);
+	/* Another thread looks at a few pointers at this moment. */
+	while (atomic_flag_test_and_set_explicit(&last_gone_is_taken, memory_order_acquire))
+		;
+}
+
+static void leave_last_gone(void)
+{
+	atomic_flag_clear_explicit(&last_gone_is_taken, memory_order_release);
+}
+
+void context_forget(CUcontext context)
+{
+	take_last_gone();
+	const uint64_t count = atomic_load(&contexts_gone);
+	last_gone[count % GONE_KEPT] = context;
+	atomic_store(&contexts_gone, count + 1);
+	leave_last_gone();
 }
 
 uint64_t context_gone_count(void)
 {
 	return atomic_load_explicit(&contexts_gone, memory_order_relaxed);
+}
+
+bool context_is_gone(CUcontext context, uint64_t since)
+{
+	take_last_gone();
+	const uint64_t count = atomic_load(&contexts_gone);
+	bool is_gone = count - since > GONE_KEPT;
+	for (uint64_t i = since; i < count && !is_gone; i++)
+		is_gone = !last_gone[i % GONE_KEPT] || last_gone[i % GONE_KEPT] == context;
+	leave_last_gone();
+	return is_gone;
 }

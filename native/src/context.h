@@ -28,8 +28,11 @@ CUresult context_here(struct whereabouts *ret_here);
 /* The same for a stream's context: the current one for the streams that every context has. */
 CUresult context_of_stream(CUstream stream, struct whereabouts *ret_there);
 
-/* A context was destroyed or reset: handles may be given again. */
-void context_forget(void);
+/* A context was destroyed or reset, or (NULL) one that nobody knows: handles may be given again. */
+void context_forget(CUcontext context);
 
 /* How often that was. */
 uint64_t context_gone_count(void);
+
+/* May this context be gone since the count was `since`? Of long ago, any may. */
+bool context_is_gone(CUcontext context, uint64_t since);

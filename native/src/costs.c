@@ -29,13 +29,21 @@ uint32_t costs_get(uint64_t kind)
 	return atomic_load_explicit(&places[at].cost_ns, memory_order_relaxed);
 }
 
-void costs_learn(uint64_t kind, uint64_t cost_ns, bool is_bound)
+/* A host that was held up for milliseconds says no more than one that was for microseconds. */
+static uint64_t raised(uint64_t old, uint64_t more)
+{
+	return ((more < old ? more : old) + BOUND_PARTS - 1) / BOUND_PARTS;
+}
+
+void costs_learn(uint64_t kind, uint64_t cost_ns, enum costs_word word)
 {
 	const uint64_t at = kind >> 1 & (PLACES - 1);
 	const uint64_t old = costs_get(kind);
 	uint64_t cost = old ? (old * OLD_PARTS + cost_ns) / (OLD_PARTS + 1) : cost_ns;
-	if (old && is_bound)
-		cost = cost_ns < old ? cost_ns : old + (cost_ns - old) / BOUND_PARTS;
+	if (old && word != COSTS_EXACTLY && cost_ns > old)
+		cost = old + raised(old, cost_ns - old);
+	else if (word == COSTS_AT_MOST)
+		cost = cost_ns;
 	if (cost > UINT32_MAX)
 		cost = UINT32_MAX;
 	atomic_store_explicit(&places[at].cost_ns, cost ? (uint32_t)cost : 1, memory_order_relaxed);

@@ -24,8 +24,11 @@ uint32_t costs_get(uint64_t kind);
  */
 uint64_t costs_first_ns(uint64_t kind, uint64_t now_ns);
 
-/*
- * Something of this kind cost that much. `is_bound`: at most, for the device may have waited in
- * between: then the average follows quickly to below, slowly to above.
- */
-void costs_learn(uint64_t kind, uint64_t cost_ns, bool is_bound);
+enum costs_word {
+	COSTS_EXACTLY,
+	COSTS_AT_MOST, /* the device may have waited in between */
+	COSTS_ABOUT_AT_MOST, /* and a little of that was taken off */
+};
+
+/* Something of this kind cost that much. Of what is a bound, the average follows quickly to below, slowly to above. */
+void costs_learn(uint64_t kind, uint64_t cost_ns, enum costs_word word);

@@ -22,7 +22,7 @@ static _Atomic(CUcontext) primaries[HAMID_DEVICES_MAX]; /* by ordinal; NULL: not
 
 static void note_gone(CUcontext context)
 {
-	context_forget();
+	context_forget(context);
 	if (context)
 		ledger_release_owned((uintptr_t)context);
 	hook_settle_pools();

@@ -8,10 +8,7 @@
  *
  * A process without such nodes pays one load per launch.
  */
-#include <errno.h>
-
 #include "context.h"
-#include "errors.h"
 #include "hook_graph.h"
 #include "hook_launch.h"
 #include "hook_pool.h"
@@ -76,62 +73,56 @@ static CUresult end(const struct launch *launch, CUresult cr)
 	return cr;
 }
 
-HOOK_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+typedef CUresult graph_call(CUgraphExec, CUstream);
+
+/* `call`: where the driver's own is, once it is loaded. */
+static CUresult launch_graph(graph_call **call, CUgraphExec exec, CUstream stream, bool is_thread_form)
 {
-	if (!real_load(REAL_CUDA) || !real.cuGraphLaunch)
-		return CUDA_ERROR_NOT_INITIALIZED;
 	struct launch launch;
+	if (!real_load(REAL_CUDA) || !*call)
+		return CUDA_ERROR_NOT_INITIALIZED;
 	CUresult cr = begin(exec, stream, &launch);
 	if (cr != CUDA_SUCCESS)
 		return cr;
 	const struct launch_what what = {
 		.handle = exec,
 		.stream = stream,
-		.is_thread_form = false,
+		.is_thread_form = is_thread_form,
 	};
 	struct launch_ticket ticket;
 	cr = launch_begin(&what, &ticket);
 	if (cr == CUDA_SUCCESS)
-		cr = launch_end(&ticket, real.cuGraphLaunch(exec, stream));
+		cr = launch_end(&ticket, (*call)(exec, stream));
 	return end(&launch, cr);
+}
+
+HOOK_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	return launch_graph(&real.cuGraphLaunch, exec, stream, false);
 }
 
 HOOK_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-	if (!real_load(REAL_CUDA) || !real.cuGraphLaunch_ptsz)
-		return CUDA_ERROR_NOT_INITIALIZED;
+	return launch_graph(&real.cuGraphLaunch_ptsz, exec, stream, true);
+}
+
+static CUresult upload_graph(graph_call **call, CUgraphExec exec, CUstream stream)
+{
 	struct launch launch;
+	if (!real_load(REAL_CUDA) || !*call)
+		return CUDA_ERROR_NOT_INITIALIZED;
 	CUresult cr = begin(exec, stream, &launch);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	const struct launch_what what = {
-		.handle = exec,
-		.stream = stream,
-		.is_thread_form = true,
-	};
-	struct launch_ticket ticket;
-	cr = launch_begin(&what, &ticket);
-	if (cr == CUDA_SUCCESS)
-		cr = launch_end(&ticket, real.cuGraphLaunch_ptsz(exec, stream));
-	return end(&launch, cr);
+	return cr == CUDA_SUCCESS ? end(&launch, (*call)(exec, stream)) : cr;
 }
 
 HOOK_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
-	if (!real_load(REAL_CUDA) || !real.cuGraphUpload)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	struct launch launch;
-	CUresult cr = begin(exec, stream, &launch);
-	return cr == CUDA_SUCCESS ? end(&launch, real.cuGraphUpload(exec, stream)) : cr;
+	return upload_graph(&real.cuGraphUpload, exec, stream);
 }
 
 HOOK_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
-	if (!real_load(REAL_CUDA) || !real.cuGraphUpload_ptsz)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	struct launch launch;
-	CUresult cr = begin(exec, stream, &launch);
-	return cr == CUDA_SUCCESS ? end(&launch, real.cuGraphUpload_ptsz(exec, stream)) : cr;
+	return upload_graph(&real.cuGraphUpload_ptsz, exec, stream);
 }
 
 HOOK_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)

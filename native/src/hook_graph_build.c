@@ -9,7 +9,6 @@
  */
 #include "hook_graph.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 
 #include "hook_pool.h"
@@ -130,24 +129,27 @@ HOOK_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
 		     parameters);
 }
 
-HOOK_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
-				       const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-				       size_t dependency_count, CUgraphNodeParams *parameters)
+#define EDGED_NODE \
+	CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, \
+		const CUgraphEdgeData *edges, size_t dependency_count, CUgraphNodeParams *parameters
+#define EDGED_NODE_NAMES node, graph, dependencies, edges, dependency_count, parameters
+
+/* `call`: where the driver's own is, once it is loaded. */
+static CUresult add_node(CUresult (**call)(EDGED_NODE), EDGED_NODE)
 {
-	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode_v2)
+	if (!real_load(REAL_CUDA) || !*call)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	return noted(real.cuGraphAddNode_v2(node, graph, dependencies, edges, dependency_count, parameters), graph,
-		     parameters);
+	return noted((*call)(EDGED_NODE_NAMES), graph, parameters);
 }
 
-HOOK_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
-				       const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-				       size_t dependency_count, CUgraphNodeParams *parameters)
+HOOK_EXPORT CUresult cuGraphAddNode_v2(EDGED_NODE)
 {
-	if (!real_load(REAL_CUDA) || !real.cuGraphAddNode_v3)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	return noted(real.cuGraphAddNode_v3(node, graph, dependencies, edges, dependency_count, parameters), graph,
-		     parameters);
+	return add_node(&real.cuGraphAddNode_v2, EDGED_NODE_NAMES);
+}
+
+HOOK_EXPORT CUresult cuGraphAddNode_v3(EDGED_NODE)
+{
+	return add_node(&real.cuGraphAddNode_v3, EDGED_NODE_NAMES);
 }
 
 HOOK_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph,

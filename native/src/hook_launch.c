@@ -29,56 +29,67 @@ __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
 
 __thread __attribute__((tls_model("initial-exec"))) struct launch_credit launch_credit;
 
+bool launch_is_in_context(void)
+{
+	CUcontext current;
+	return real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == launch_credit.context;
+}
+
 /*
  * Only for the device that it was taken of: told by the stream, or, for those that every context has, by
  * the context. What is captured meanwhile is paid as well; that little does not matter.
  */
-bool launch_from_credit(const struct launch_what *what)
+bool launch_from_credit(const void *handle, uint64_t blocks, CUstream stream)
 {
 	struct launch_credit *credit = &launch_credit;
-	CUcontext current;
-	if (what->stream != credit->stream)
+	if (stream != credit->stream)
 		return false;
-	uint64_t cost_ns = credit->cost_ns;
-	if (what->handle != credit->handle || what->blocks != credit->blocks) {
-		cost_ns = costs_get(costs_kind(what->handle, what->blocks));
-		credit->handle = what->handle;
-		credit->blocks = what->blocks;
-		credit->cost_ns = cost_ns;
+	if (handle != credit->handle || blocks != credit->blocks) {
+		credit->cost_ns = costs_get(costs_kind(handle, blocks));
+		credit->handle = handle;
+		credit->blocks = blocks;
 	}
-	if (!cost_ns || cost_ns > credit->left_ns)
+	if (!credit->cost_ns || credit->cost_ns > credit->left_ns ||
+	    ((uintptr_t)stream <= 2 && !launch_is_in_context()))
 		return false;
-	if ((uintptr_t)what->stream <= 2 &&
-	    (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != credit->context))
-		return false;
-	credit->left_ns -= cost_ns;
+	credit->left_ns -= credit->cost_ns;
 	return true;
 }
 
-/* After a launch that nobody measures: when a batch is open, each has to be seen. */
-static void take_credit(const struct launch_ticket *ticket)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-	const struct measure_launch *launch = &ticket->launch;
-	const uint64_t enough_ns = LAUNCH_LOOK_EVERY * launch->charged_ns;
-	const uint64_t wanted_ns = enough_ns < CREDIT_NS ? enough_ns : CREDIT_NS;
-	if (launch->charged_ns > CREDIT_NS / 4 ||
-	    budget_try(ticket->budget, wanted_ns, ticket->rate) > 0)
-		return;
-	launch_credit = (struct launch_credit){
-		.stream = launch->stream,
-		.context = launch->there.context,
-		.left_ns = wanted_ns,
-		.budget = ticket->budget,
-	};
+	return a < b ? a : b;
 }
 
-static void give_credit_back(struct hamid_budget *budget, uint64_t rate)
+/*
+ * After a launch that nobody measures: when a batch is open, each has to be seen. Twice what was launched since the
+ * thread last had to ask; so nothing is left over from who waits after each launch, or starts a thread for it.
+ */
+static void take_credit(const struct launch_ticket *ticket, uint64_t launched_ns)
 {
+	const struct measure_launch *launch = &ticket->launch;
+	const uint64_t wanted_ns =
+		smaller(smaller(2 * launched_ns, LAUNCH_LOOK_EVERY * launch->charged_ns), CREDIT_NS);
+	if (!wanted_ns || launch->charged_ns > CREDIT_NS / 4 ||
+	    budget_try(ticket->budget, wanted_ns, ticket->rate) > 0)
+		return;
+	launch_credit.stream = launch->stream;
+	launch_credit.context = launch->there.context;
+	launch_credit.left_ns = launch_credit.taken_ns = wanted_ns;
+	launch_credit.budget = ticket->budget;
+}
+
+/* Returns what this thread has launched since it last had to ask. */
+static uint64_t give_credit_back(struct hamid_budget *budget, uint64_t rate)
+{
+	const uint64_t used_ns = launch_credit.taken_ns - launch_credit.left_ns;
+	const bool is_useless = launch_credit.taken_ns && !used_ns;
 	if (launch_credit.left_ns && launch_credit.budget == budget)
 		budget_correct(budget, -(int64_t)launch_credit.left_ns, rate);
-	launch_credit.left_ns = 0;
+	launch_credit.left_ns = launch_credit.taken_ns = 0;
 	launch_credit.cost_ns = 0;
 	launch_credit.handle = NULL;
+	return launch_credit.asked_ns && !is_useless ? launch_credit.asked_ns + used_ns : 0;
 }
 
 /* At which rate corrections are counted, also while nothing may start. */
@@ -200,6 +211,7 @@ CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_
 {
 	struct whereabouts there;
 	struct pages_rate rate;
+	ret_ticket->is_charged = false;
 	launch_until_look = LAUNCH_LOOK_EVERY;
 	if (context_of_stream(what->stream, &there) != CUDA_SUCCESS)
 		return CUDA_SUCCESS; /* the driver says what is wrong */
@@ -219,7 +231,7 @@ CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_
 		return CUDA_ERROR_NOT_PERMITTED;
 
 	budget_want(budget, launch.now_ns);
-	give_credit_back(budget, paying(&rate));
+	const uint64_t launched_ns = give_credit_back(budget, paying(&rate));
 	launch.charged_ns = known_cost(&there, launch.kind, budget, &rate);
 	cr = wait_to_start(&launch, budget, &rate);
 	if (cr != CUDA_SUCCESS || !rate.permille)
@@ -233,7 +245,8 @@ CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_
 	};
 	ret_ticket->is_measured = measure_begin(&ret_ticket->launch);
 	if (!ret_ticket->is_measured)
-		take_credit(ret_ticket);
+		take_credit(ret_ticket, launched_ns);
+	launch_credit.asked_ns = launch.charged_ns;
 	return CUDA_SUCCESS;
 }
 
@@ -245,9 +258,13 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr)
 		budget_correct(ticket->budget, -(int64_t)ticket->launch.charged_ns, ticket->rate);
 }
 
-/* Run `call` of the real `symbol` as one launch of a function. */
-#define LAUNCH(symbol, call, function_, blocks_, stream_, is_thread) \
-	do { \
+/*
+ * Run `call` of the real `symbol` as one launch of a function. Most are free, and then a jump: so all that takes
+ * room on the stack is in a function of its own.
+ */
+#define LAUNCH_HOOK(symbol, params, call, function_, blocks_, stream_, is_thread) \
+	static __attribute__((noinline)) CUresult admitted_##symbol params \
+	{ \
 		if (!real_load(REAL_CUDA) || !real.symbol) \
 			return CUDA_ERROR_NOT_INITIALIZED; \
 		const struct launch_what what = { \
@@ -257,11 +274,15 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr)
 			.is_thread_form = (is_thread), \
 		}; \
 		struct launch_ticket ticket; \
-		const CUresult may_ = launch_begin(&what, &ticket); \
-		if (__builtin_expect(may_ != CUDA_SUCCESS, 0)) \
-			return may_; \
-		return launch_end(&ticket, real.symbol call); \
-	} while (0)
+		const CUresult may = launch_admit(&what, &ticket); \
+		return may == CUDA_SUCCESS ? launch_end(&ticket, real.symbol call) : may; \
+	} \
+	HOOK_EXPORT CUresult symbol params \
+	{ \
+		if (real.symbol && launch_is_free((function_), (blocks_), (stream_))) \
+			return real.symbol call; \
+		return admitted_##symbol call; \
+	}
 
 /* A grid that the driver will refuse may overflow here, to no harm. */
 #define BLOCKS ((uint64_t)grid_x * grid_y * grid_z)
@@ -271,71 +292,47 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr)
 		unsigned int block_y, unsigned int block_z
 #define GRID_NAMES grid_x, grid_y, grid_z, block_x, block_y, block_z
 
-HOOK_EXPORT CUresult cuLaunchKernel(CUfunction function, GRID, unsigned int shared_bytes,
-				    CUstream stream, void **params, void **extra)
-{
-	LAUNCH(cuLaunchKernel, (function, GRID_NAMES, shared_bytes, stream, params, extra), function,
-	       BLOCKS, stream, false);
-}
+LAUNCH_HOOK(cuLaunchKernel, (CUfunction function, GRID, unsigned int shared_bytes, CUstream stream,
+	     void **params, void **extra),
+	    (function, GRID_NAMES, shared_bytes, stream, params, extra), function, BLOCKS, stream, false)
 
-HOOK_EXPORT CUresult cuLaunchKernel_ptsz(CUfunction function, GRID, unsigned int shared_bytes,
-					 CUstream stream, void **params, void **extra)
-{
-	LAUNCH(cuLaunchKernel_ptsz, (function, GRID_NAMES, shared_bytes, stream, params, extra),
-	       function, BLOCKS, stream, true);
-}
+LAUNCH_HOOK(cuLaunchKernel_ptsz, (CUfunction function, GRID, unsigned int shared_bytes, CUstream stream,
+	     void **params, void **extra),
+	    (function, GRID_NAMES, shared_bytes, stream, params, extra), function, BLOCKS, stream, true)
 
-HOOK_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction function, GRID, unsigned int shared_bytes,
-					       CUstream stream, void **params)
-{
-	LAUNCH(cuLaunchCooperativeKernel, (function, GRID_NAMES, shared_bytes, stream, params),
-	       function, BLOCKS, stream, false);
-}
+LAUNCH_HOOK(cuLaunchCooperativeKernel, (CUfunction function, GRID, unsigned int shared_bytes, CUstream stream,
+	     void **params),
+	    (function, GRID_NAMES, shared_bytes, stream, params), function, BLOCKS, stream, false)
 
-HOOK_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, GRID,
-						    unsigned int shared_bytes, CUstream stream,
-						    void **params)
-{
-	LAUNCH(cuLaunchCooperativeKernel_ptsz, (function, GRID_NAMES, shared_bytes, stream, params),
-	       function, BLOCKS, stream, true);
-}
+LAUNCH_HOOK(cuLaunchCooperativeKernel_ptsz, (CUfunction function, GRID, unsigned int shared_bytes, CUstream stream,
+	     void **params),
+	    (function, GRID_NAMES, shared_bytes, stream, params), function, BLOCKS, stream, true)
 
 static uint64_t blocks_of(const CUlaunchConfig *config)
 {
 	return config ? (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ : 0;
 }
 
-HOOK_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
-				      void **params, void **extra)
-{
-	LAUNCH(cuLaunchKernelEx, (config, function, params, extra), function, blocks_of(config),
-	       config ? config->hStream : NULL, false);
-}
+LAUNCH_HOOK(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **params,
+	     void **extra),
+	    (config, function, params, extra), function, blocks_of(config),
+	    config ? config->hStream : NULL, false)
 
-HOOK_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function,
-					   void **params, void **extra)
-{
-	LAUNCH(cuLaunchKernelEx_ptsz, (config, function, params, extra), function, blocks_of(config),
-	       config ? config->hStream : NULL, true);
-}
+LAUNCH_HOOK(cuLaunchKernelEx_ptsz, (const CUlaunchConfig *config, CUfunction function, void **params,
+	     void **extra),
+	    (config, function, params, extra), function, blocks_of(config),
+	    config ? config->hStream : NULL, true)
 
 /* The forms of before CUDA 4: blocks of threads were set on the function. */
-HOOK_EXPORT CUresult cuLaunch(CUfunction function)
-{
-	LAUNCH(cuLaunch, (function), function, 1, NULL, false);
-}
+LAUNCH_HOOK(cuLaunch, (CUfunction function), (function), function, 1, NULL, false)
 
-HOOK_EXPORT CUresult cuLaunchGrid(CUfunction function, int width, int height)
-{
-	LAUNCH(cuLaunchGrid, (function, width, height), function,
-	       (uint64_t)(unsigned int)width * (unsigned int)height, NULL, false);
-}
+LAUNCH_HOOK(cuLaunchGrid, (CUfunction function, int width, int height),
+	    (function, width, height), function, (uint64_t)(unsigned int)width * (unsigned int)height,
+	    NULL, false)
 
-HOOK_EXPORT CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
-{
-	LAUNCH(cuLaunchGridAsync, (function, width, height, stream), function,
-	       (uint64_t)(unsigned int)width * (unsigned int)height, stream, false);
-}
+LAUNCH_HOOK(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream stream),
+	    (function, width, height, stream), function,
+	    (uint64_t)(unsigned int)width * (unsigned int)height, stream, false)
 
 /* Only once all may start: none is measured while it waits for another device's budget. */
 static void measure_there(struct launch_ticket *ticket)

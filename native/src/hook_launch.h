@@ -40,24 +40,27 @@ struct launch_credit {
 	CUcontext context;
 	uint64_t cost_ns; /* 0: no launch was */
 	uint64_t left_ns;
+	uint64_t taken_ns;
+	uint64_t asked_ns; /* what the launch cost that was asked for before; 0: none, or it was waited for */
 	struct hamid_budget *budget; /* compared, for it may be unmapped after a fork */
 };
 
 extern __thread __attribute__((tls_model("initial-exec"))) struct launch_credit launch_credit;
 
 /* Is it paid for by what this thread has left? Then it is charged. */
-bool launch_from_credit(const struct launch_what *what);
+bool launch_from_credit(const void *handle, uint64_t blocks, CUstream stream);
+
+/* Of streams that every context has: is it that of the credit's device? */
+bool launch_is_in_context(void);
 
 /* The same, quickly for a launch like the one before in a stream that says which context it is of. */
-static inline bool launch_is_paid(const struct launch_what *what)
+static inline bool launch_is_paid(const void *handle, uint64_t blocks, CUstream stream)
 {
 	struct launch_credit *credit = &launch_credit;
-	CUcontext current;
-	if (what->handle != credit->handle || what->blocks != credit->blocks ||
-	    what->stream != credit->stream || credit->cost_ns - 1 >= credit->left_ns)
-		return launch_from_credit(what);
-	if ((uintptr_t)what->stream <= 2 &&
-	    (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != credit->context))
+	if (handle != credit->handle || blocks != credit->blocks || stream != credit->stream ||
+	    credit->cost_ns - 1 >= credit->left_ns)
+		return launch_from_credit(handle, blocks, stream);
+	if ((uintptr_t)stream <= 2 && !launch_is_in_context())
 		return false;
 	credit->left_ns -= credit->cost_ns;
 	return true;
@@ -71,16 +74,25 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr);
 static inline void launch_look_soon(void)
 {
 	launch_until_look = 0;
+	launch_credit.asked_ns = 0;
+}
+
+/* Need nobody be asked? What a program without a cap pays, and most launches of one with a cap. */
+static inline bool launch_is_free(const void *handle, uint64_t blocks, CUstream stream)
+{
+	if (__builtin_expect(launch_until_look-- == 0, 0))
+		return false;
+	return !atomic_load_explicit(&launch_capped, memory_order_relaxed) ||
+	       launch_is_paid(handle, blocks, stream);
 }
 
 /* An error: it may not be launched. */
 static inline CUresult launch_begin(const struct launch_what *what, struct launch_ticket *ret_ticket)
 {
 	ret_ticket->is_charged = false;
-	if (__builtin_expect(launch_until_look-- == 0, 0) ||
-	    (atomic_load_explicit(&launch_capped, memory_order_relaxed) && !launch_is_paid(what)))
-		return launch_admit(what, ret_ticket);
-	return CUDA_SUCCESS;
+	if (launch_is_free(what->handle, what->blocks, what->stream))
+		return CUDA_SUCCESS;
+	return launch_admit(what, ret_ticket);
 }
 
 static inline CUresult launch_end(struct launch_ticket *ticket, CUresult cr)

@@ -11,6 +11,8 @@
 #define LAUNCHES 16     /* in a batch; every other batch is of one, for streams that are often empty */
 #define SHORT_NS 100000 /* what takes longer is a batch of its own */
 #define GAP_NS 20000    /* a stream that gets nothing for so long may have been idle */
+#define PROMPT_NS 4000  /* the host was not held up between an event and the launch behind it */
+#define ALONE_NS 20000000 /* a stream beside which nobody launched for so long has the device for itself */
 #define SHORT_EVERY_NS 1000000 /* from one batch of short launches to the next */
 #define RELAXED 2       /* CU_STREAM_CAPTURE_MODE_RELAXED */
 
@@ -18,7 +20,8 @@ struct pair {
 	CUevent start, end;
 	CUcontext context;
 	uint32_t count;
-	bool is_bound; /* the device had nothing else when it ended: it may have waited for us */
+	bool is_bound; /* the device may have waited for us in it, or done something else */
+	uint64_t early_ns; /* its start was reached so long before the launch */
 	uint64_t kinds[LAUNCHES];
 	uint64_t costs_ns[LAUNCHES]; /* as charged; never 0 */
 	uint64_t charged_ns;
@@ -28,9 +31,12 @@ struct pair {
 static struct measurements {
 	atomic_flag is_taken;
 	bool is_open; /* the batch at `head` has begun */
+	bool is_single; /* the next one is of one launch */
 	bool is_thread_form;
 	CUstream stream;
-	uint64_t last_ns;  /* when its last launch was; or its start */
+	CUstream seen;       /* that of the last launch, measured or not */
+	uint64_t changed_ns; /* when that was another */
+	uint64_t last_ns;  /* when the driver had its last launch; or its start */
 	uint64_t ended_ns; /* when the last batch was */
 	uint64_t contexts_gone;
 	uint32_t head, tail; /* pairs between them are on their way */
@@ -42,8 +48,8 @@ static struct measurements {
 
 static bool can_measure(void)
 {
-	return real.cuEventCreate && real.cuEventRecord && real.cuEventQuery &&
-	       real.cuEventElapsedTime && real.cuStreamIsCapturing;
+	return real.cuEventCreate && real.cuEventDestroy_v2 && real.cuEventRecord &&
+	       real.cuEventQuery && real.cuEventElapsedTime && real.cuStreamIsCapturing;
 }
 
 bool measure_is_captured(CUstream stream, bool is_thread_form)
@@ -79,6 +85,20 @@ static CUresult record(CUstream stream, bool is_thread_form, CUevent event)
 	return real.cuEventRecord(event, stream);
 }
 
+/* Their events went with them, and handles come again. */
+static void forget_gone(struct measurements *all)
+{
+	for (uint32_t i = 0; i < PAIRS; i++) {
+		if (!all->pairs[i].start || !context_is_gone(all->pairs[i].context, all->contexts_gone))
+			continue;
+		memset(&all->pairs[i], 0, sizeof all->pairs[i]);
+		if (i == all->head % PAIRS)
+			all->is_open = false;
+		if (i == (all->tail - 1) % PAIRS)
+			all->has_before = false;
+	}
+}
+
 static struct measurements *take(CUdevice ordinal)
 {
 	if (ordinal < 0 || ordinal >= HAMID_DEVICES_MAX || !can_measure() ||
@@ -86,11 +106,8 @@ static struct measurements *take(CUdevice ordinal)
 		return NULL;
 	struct measurements *all = &devices[ordinal];
 	const uint64_t gone = context_gone_count();
-	if (all->contexts_gone != gone) { /* their events went with them, and handles come again */
-		memset(all->pairs, 0, sizeof all->pairs);
-		all->is_open = false;
-		all->head = all->tail = 0;
-		all->has_before = false;
+	if (all->contexts_gone != gone) {
+		forget_gone(all);
 		all->contexts_gone = gone;
 	}
 	return all;
@@ -99,6 +116,12 @@ static struct measurements *take(CUdevice ordinal)
 static void give_back(struct measurements *all)
 {
 	atomic_flag_clear_explicit(&all->is_taken, memory_order_release);
+}
+
+static void end_events(const struct pair *pair)
+{
+	real.cuEventDestroy_v2(pair->start);
+	real.cuEventDestroy_v2(pair->end);
 }
 
 /* Events live in the context that was current when they were made. */
@@ -110,9 +133,14 @@ static bool make_events(struct pair *pair, CUcontext context)
 	if (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context)
 		return false;
 	CUevent start = NULL, end = NULL;
-	if (real.cuEventCreate(&start, 0) != CUDA_SUCCESS ||
-	    real.cuEventCreate(&end, 0) != CUDA_SUCCESS)
+	if (real.cuEventCreate(&start, 0) != CUDA_SUCCESS)
 		return false;
+	if (real.cuEventCreate(&end, 0) != CUDA_SUCCESS) {
+		real.cuEventDestroy_v2(start);
+		return false;
+	}
+	if (pair->start)
+		end_events(pair);
 	*pair = (struct pair){.start = start, .end = end, .context = context};
 	return true;
 }
@@ -123,14 +151,15 @@ static bool open_batch(struct measurements *all, const struct measure_launch *la
 	const uint32_t cost_ns = costs_get(launch->kind);
 	if (all->head - all->tail == PAIRS - 1 ||
 	    (cost_ns && cost_ns < SHORT_NS && launch->now_ns - all->ended_ns < SHORT_EVERY_NS) ||
-	    !make_events(pair, launch->there.context) || record(launch->stream, launch->is_thread_form, pair->start) != CUDA_SUCCESS)
+	    !make_events(pair, launch->there.context) ||
+	    record(launch->stream, launch->is_thread_form, pair->start) != CUDA_SUCCESS)
 		return false;
 	pair->count = 0;
 	pair->charged_ns = 0;
 	pair->begun_ns = launch->now_ns;
 	all->stream = launch->stream;
 	all->is_thread_form = launch->is_thread_form;
-	all->last_ns = launch->now_ns;
+	all->last_ns = budget_now_ns();
 	all->is_open = true;
 	return true;
 }
@@ -143,16 +172,39 @@ static bool is_of_batch(const struct measurements *all, const struct measure_lau
 	       launch->now_ns - all->last_ns <= GAP_NS;
 }
 
-static void close_batch(struct measurements *all)
+/*
+ * In the stream of the launch at hand: another may be gone by now, or be captured. `host_ns`: of a single launch, from
+ * its start until the driver had it.
+ */
+static void close_batch(struct measurements *all, uint64_t host_ns)
 {
 	struct pair *pair = &all->pairs[all->head % PAIRS];
 	all->is_open = false;
-	if (!pair->count)
-		return;
 	const uint32_t cost_ns = costs_get(pair->kinds[pair->count - 1]);
-	pair->is_bound = cost_ns && cost_ns < SHORT_NS && is_done(pair->start);
+	const bool is_alone = all->last_ns - all->changed_ns >= ALONE_NS;
+	const bool is_short = cost_ns && cost_ns < SHORT_NS;
+	const bool is_idle = is_short && is_done(pair->start);
+	pair->is_bound = is_idle || (is_short && !is_alone);
+	pair->early_ns = 0;
+	if (is_idle && pair->count == 1 && host_ns <= PROMPT_NS) {
+		/* An idle device waited for most of that: calls tell it at their end. */
+		pair->early_ns = host_ns / 4 * 3;
+		pair->is_bound = !is_alone;
+	}
 	all->head += record(all->stream, all->is_thread_form, pair->end) == CUDA_SUCCESS;
 	all->ended_ns = all->last_ns;
+	all->is_single = !all->is_single;
+}
+
+/*
+ * Who changes streams, or leaves them empty, is measured launch by launch; not at once, for what was launched
+ * just now may be in the way.
+ */
+static void drop_batch(struct measurements *all, uint64_t now_ns)
+{
+	all->is_open = false;
+	all->is_single = true;
+	all->ended_ns = now_ns;
 }
 
 bool measure_begin(const struct measure_launch *launch)
@@ -160,8 +212,11 @@ bool measure_begin(const struct measure_launch *launch)
 	struct measurements *all = take(launch->there.ordinal);
 	if (!all)
 		return false;
+	if (launch->stream != all->seen)
+		all->changed_ns = launch->now_ns;
+	all->seen = launch->stream;
 	if (all->is_open && !is_of_batch(all, launch))
-		close_batch(all); /* what comes between would be measured, too */
+		drop_batch(all, launch->now_ns); /* what comes between would be measured, too */
 	if (!all->is_open && !open_batch(all, launch)) {
 		give_back(all);
 		return false;
@@ -175,8 +230,9 @@ void measure_close(const struct measure_launch *launch)
 	if (!all)
 		return;
 	if (all->is_open && is_of_batch(all, launch))
-		close_batch(all);
-	all->is_open = false;
+		close_batch(all, UINT64_MAX);
+	else if (all->is_open)
+		drop_batch(all, launch->now_ns);
 	give_back(all);
 }
 
@@ -186,12 +242,13 @@ void measure_end(const struct measure_launch *launch, bool is_launched)
 	struct pair *pair = &all->pairs[all->head % PAIRS];
 	const uint32_t cost_ns = costs_get(launch->kind);
 	if (is_launched) {
+		const uint64_t before_ns = all->last_ns;
 		pair->kinds[pair->count] = launch->kind;
 		pair->costs_ns[pair->count++] = launch->charged_ns;
 		pair->charged_ns += launch->charged_ns;
 		all->last_ns = budget_now_ns();
-		if (pair->count == LAUNCHES || !cost_ns || cost_ns >= SHORT_NS || all->head % 2)
-			close_batch(all);
+		if (pair->count == LAUNCHES || !cost_ns || cost_ns >= SHORT_NS || all->is_single)
+			close_batch(all, all->last_ns - before_ns);
 	} else {
 		all->is_open = false;
 	}
@@ -201,15 +258,22 @@ void measure_end(const struct measure_launch *launch, bool is_launched)
 /* Each launch took its share of what all took, in proportion to what it was thought to take. */
 static void learn(const struct pair *pair, uint64_t took_ns, bool is_contended)
 {
+	const enum costs_word word = !pair->is_bound ? COSTS_EXACTLY :
+				     pair->early_ns ? COSTS_ABOUT_AT_MOST :
+						      COSTS_AT_MOST;
 	for (uint32_t i = 0; i < pair->count; i++) {
 		if (i && pair->kinds[i] == pair->kinds[i - 1])
 			continue;
 		const double share = (double)pair->costs_ns[i] / (double)pair->charged_ns;
 		const uint64_t cost_ns = (uint64_t)((double)took_ns * share);
-		/* Others' work is in it: it may be less, and whether it is more, NVML's figures say. */
-		const uint64_t known_ns = is_contended ? costs_get(pair->kinds[i]) : 0;
+		/*
+		 * Others' work is in it, or more of the host's time than in single launches: it may be less, and
+		 * whether it is more, these say, or NVML's figures.
+		 */
+		const bool is_loose = is_contended || (pair->is_bound && pair->count > 1);
+		const uint64_t known_ns = is_loose ? costs_get(pair->kinds[i]) : 0;
 		if (!known_ns || cost_ns < known_ns)
-			costs_learn(pair->kinds[i], cost_ns, pair->is_bound);
+			costs_learn(pair->kinds[i], cost_ns, word);
 	}
 }
 
@@ -230,6 +294,7 @@ static CUresult read_pair(const struct measurements *all, const struct pair *pai
 	uint64_t took_ns = elapsed_ns(pair->start, pair->end, &cr);
 	if (cr != CUDA_SUCCESS)
 		return cr;
+	took_ns -= pair->early_ns < took_ns / 2 ? pair->early_ns : took_ns / 2;
 	const struct pair *before = &all->pairs[(all->tail - 1) % PAIRS];
 	if (all->has_before && before->context == pair->context) {
 		const uint64_t since_ns = elapsed_ns(before->end, pair->end, &cr);
@@ -250,7 +315,7 @@ void measure_collect(const struct whereabouts *there, struct hamid_budget *budge
 	const int mode = all->head != all->tail ? relax(RELAXED) : RELAXED;
 	for (; all->tail != all->head; all->tail++) {
 		struct pair *pair = &all->pairs[all->tail % PAIRS];
-		CUresult cr = real.cuEventQuery(pair->end);
+		const CUresult cr = pair->start ? real.cuEventQuery(pair->end) : CUDA_ERROR_INVALID_CONTEXT;
 		if (cr == CUDA_ERROR_NOT_READY)
 			break;
 		uint64_t took_ns = 0;

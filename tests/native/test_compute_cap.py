@@ -14,7 +14,7 @@ import pytest
 from hamid.hooks.abi.contract import USAGE_PAGE_NAME
 from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, encode_control_page
 from hamid.hooks.abi.usage import Enforced
-from tests.native.container import CARD, TIMEOUT_S
+from tests.native.container import CARD, TIMEOUT_S, Container
 
 pytestmark = pytest.mark.native
 
@@ -55,10 +55,15 @@ class Busy:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
-    def percent(self) -> float:
-        """The share of the device that it got."""
+    def told(self) -> dict:
+        """What it says at its end."""
         told = json.loads(self.process.stdout.readline())
         assert self.process.wait(TIMEOUT_S) == 0
+        return told
+
+    def percent(self) -> float:
+        """The share of the device that it got."""
+        told = self.told()
         return 100 * told["gpu_ns"] / told["elapsed_ns"]
 
 
@@ -86,6 +91,17 @@ def test_a_tenant_gets_its_share_of_time_and_no_more(container, busy, percent, k
     assert percent - POINTS < used < percent + POINTS
 
 
+@pytest.mark.parametrize("kernel_ns", [5000, MS // 10, MS, 10 * MS])
+def test_from_the_first_second_on_each_is_like_the_others(container, busy, kernel_ns):
+    cap(container, 30)
+    tenant = busy("kernel", kernel_ns, 10_000, **VIRTUAL)
+    tenant.begin()
+    percents = [gpu_ns / (10 * MS) for gpu_ns in tenant.told()["seconds"]]
+
+    assert len(percents) >= 9
+    assert all(27 <= percent <= 33 for percent in percents), percents
+
+
 @pytest.mark.parametrize("kernel_ns", [5000, MS // 5, 20 * MS])
 @pytest.mark.parametrize(
     "how",
@@ -98,6 +114,12 @@ def test_every_form_of_launch_is_charged_what_it_takes(container, busy, how, ker
     cap(container, 30)
 
     assert 30 - POINTS < got(busy(how, kernel_ns, 20_000, **VIRTUAL)) < 30 + POINTS
+
+
+def test_a_thread_that_launches_once_and_ends_takes_no_more_time_along(container, busy):
+    cap(container, 30)
+
+    assert 30 - POINTS < got(busy("threads", 20_000, 4000, **VIRTUAL)) < 30 + POINTS
 
 
 @pytest.mark.parametrize("how", ["kernel", "sync"])
@@ -162,6 +184,24 @@ def test_two_processes_of_a_container_share_one_cap(container, busy):
         tenant.begin()
 
     assert 8 < sum(tenant.percent() for tenant in tenants) < 40 + OVER_POINTS
+
+
+def test_two_containers_of_a_saturated_card_get_their_caps_and_no_more(
+    container, busy, native_build, tmp_path
+):
+    directory = tmp_path / "other"
+    directory.mkdir()
+    with Container(native_build, directory) as other, contextlib.ExitStack() as stack:
+        other.env["HAMID_SIM_STATE"] = container.env["HAMID_SIM_STATE"]
+        cap(container, 30)
+        cap(other, 60)
+        tenants = [busy("kernel", MS, 2000), Busy(other, stack, "kernel", MS, 2000)]
+        for tenant in tenants:
+            tenant.begin()
+        first, second = (tenant.percent() for tenant in tenants)
+
+    assert 6 < first < 30 + OVER_POINTS
+    assert 12 < second < 60 + OVER_POINTS
 
 
 def test_a_killed_process_leaves_no_debt_behind(container, busy):

@@ -25,6 +25,8 @@ def cases() -> Iterator[tuple[str, int, int, int]]:
                 yield "kernel", kernel_ns, grid, percent
         for how in ("coop", "graph", "sync"):
             yield how, MS // 10, GRIDS[0], percent
+        for how in ("streams", "sync"):
+            yield how, KERNELS_NS[0], GRIDS[0], percent
 
 
 def measure(how: str, kernel_ns: int, grid: int, percent: int) -> None:

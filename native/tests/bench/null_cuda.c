@@ -101,6 +101,12 @@ BARE(CUresult, cuEventCreate, (CUevent *event, unsigned int flags))
 	return CUDA_SUCCESS;
 }
 
+BARE(CUresult, cuEventDestroy_v2, (CUevent event))
+{
+	(void)event;
+	return CUDA_SUCCESS;
+}
+
 BARE(CUresult, cuEventRecord, (CUevent event, CUstream stream))
 {
 	(void)event, (void)stream;

@@ -4,12 +4,13 @@
  *   launch HOW KERNEL_NS MILLISECONDS [GRID [SLOT_MS [WARM_KERNELS]]]
  *   HOW: kernel, ex, coop, multi (of one device), grid (as before CUDA 4), each also with -ptsz where there is
  *   one; sync (waits for each), deep (for the eighth before), graph, graph-ptsz (ten kernels each), streams (four
- *   in turns)
+ *   in turns), threads (a new one for each)
  *
  * One JSON line: GPU time of what was launched and done, what that took, the longest launch, when it
  * began, and the GPU time launched in each second (or SLOT_MS) since. "ready" before it begins, on a line that is read from
  * stdin; before that, so many kernels run that do not count.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,9 +22,9 @@
 
 #define MUST(call) \
 	do { \
-		CUresult cr_ = (call); \
-		if (cr_) { \
-			fprintf(stderr, "%s: %d\n", #call, (int)cr_); \
+		const int result_ = (int)(call); \
+		if (result_) { \
+			fprintf(stderr, "%s: %d\n", #call, result_); \
 			exit(3); \
 		} \
 	} while (0)
@@ -33,6 +34,7 @@
 #define DEEP 8
 #define SLOTS_MAX 6000
 
+static CUcontext context;
 static CUfunction function;
 static CUstream streams[STREAMS];
 static CUgraphExec graph;
@@ -78,9 +80,23 @@ static void make_graph(void)
 	MUST(cuGraphInstantiateWithFlags(&graph, recorded, 0));
 }
 
+static void *launch_one(void *argument)
+{
+	(void)argument;
+	MUST(cuCtxSetCurrent(context));
+	MUST(kernel(NULL));
+	return NULL;
+}
+
+static void launch_in_thread(void)
+{
+	pthread_t thread;
+	MUST(pthread_create(&thread, NULL, launch_one, NULL));
+	MUST(pthread_join(thread, NULL));
+}
+
 static void start(const char *kernel_ns)
 {
-	CUcontext context;
 	CUmodule module;
 	char name[64];
 	snprintf(name, sizeof name, "sim_%sns", kernel_ns);
@@ -123,6 +139,8 @@ static unsigned int launch(const char *how, unsigned int turn)
 		MUST(cuLaunchKernel_ptsz(function, grid, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL));
 	else if (is(how, "multi"))
 		MUST(cuLaunchCooperativeKernelMultiDevice(&several, 1, 0));
+	else if (is(how, "threads"))
+		launch_in_thread();
 	else if (is(how, "grid"))
 		MUST(turn % 2 ? cuLaunchGrid(function, (int)grid, 1) : cuLaunchGridAsync(function, (int)grid, 1, NULL));
 	else

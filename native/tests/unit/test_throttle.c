@@ -94,14 +94,18 @@ int main(void)
 		EXPECT_EQUAL(costs_get(kind), 0);
 		EXPECT_EQUAL(costs_first_ns(kind, 7), 7);
 		EXPECT_EQUAL(costs_first_ns(kind, 9), 7);
-		costs_learn(kind, 1000, false);
+		costs_learn(kind, 1000, COSTS_EXACTLY);
 		EXPECT_EQUAL(costs_get(kind), 1000);
-		costs_learn(kind, 2000, false);
+		costs_learn(kind, 2000, COSTS_EXACTLY);
 		EXPECT_EQUAL(costs_get(kind), 1250);
-		costs_learn(kind, 500, true);
+		costs_learn(kind, 500, COSTS_AT_MOST);
 		EXPECT_EQUAL(costs_get(kind), 500);
-		costs_learn(kind, 1140, true);
-		EXPECT_EQUAL(costs_get(kind), 510);
+		costs_learn(kind, 660, COSTS_AT_MOST);
+		EXPECT_EQUAL(costs_get(kind), 503);
+		costs_learn(kind, 50 * MS, COSTS_ABOUT_AT_MOST);
+		EXPECT_EQUAL(costs_get(kind), 511);
+		costs_learn(kind, 311, COSTS_ABOUT_AT_MOST);
+		EXPECT_EQUAL(costs_get(kind), 461);
 		EXPECT_EQUAL(costs_get(larger), 0);
 	}
 
