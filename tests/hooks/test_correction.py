@@ -81,3 +81,23 @@ def test_within_the_window_nothing_is_corrected():
     seen.correction.close_window(seen.charged_ns + SECOND_NS, seen.now_ns + SECOND_NS // 2)
 
     assert seen.correction.factor == 1
+
+
+@pytest.mark.parametrize(
+    ("uncharged", "share"),
+    [
+        pytest.param(5, 30, id="some fills"),
+        pytest.param(20, 30, id="most of the share goes into copies"),
+        pytest.param(50, 30, id="more than the share, without a kernel"),
+    ],
+)
+def test_what_no_launch_is_charged_for_is_taken_off_what_kernels_may(uncharged, share):
+    """Copies, fills and decompression: nothing holds them, so the kernels beside them get less."""
+    seen = Seen()
+    kernels = share
+
+    for _ in range(30):
+        factor = seen.second(charged=kernels, observed=kernels + uncharged, allowed=share)
+        kernels = share * factor
+
+    assert kernels == pytest.approx(max(share - uncharged, share * FACTOR_MIN), abs=1)

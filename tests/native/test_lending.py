@@ -10,7 +10,7 @@ import pytest
 from hamid.aiokit.blocking import OneThread
 from hamid.aiokit.services import running
 from hamid.hooks.abi.contract import LIVE_PAGE_NAME, LIVE_STALE_NS
-from hamid.hooks.abi.live import HEARTBEAT_WORD, WORD
+from hamid.hooks.abi.live import HEARTBEAT_WORD, WORD, rate_word
 from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
 from hamid.hooks.lending import ContainerDirs, Lender
 from hamid.nvml.fake import FakeNvml
@@ -44,6 +44,12 @@ async def lender(container):
     thread.close()
 
 
+def stop_the_heart(container) -> None:
+    with (container.limits_dir / LIVE_PAGE_NAME).open("r+b") as page:
+        page.seek(WORD * HEARTBEAT_WORD)
+        page.write((time.monotonic_ns() - LIVE_STALE_NS).to_bytes(WORD, "little"))
+
+
 async def percent_of(container, milliseconds: int) -> float:
     """What a program that wants all of the device gets of it."""
     process = await asyncio.create_subprocess_exec(
@@ -70,11 +76,24 @@ async def test_when_the_lender_is_gone_its_cap_holds(container):
     lend(container, 10)
     async with lender(container):
         await percent_of(container, 1000)
-    with (container.limits_dir / LIVE_PAGE_NAME).open("r+b") as page:
-        page.seek(WORD * HEARTBEAT_WORD)
-        page.write((time.monotonic_ns() - LIVE_STALE_NS).to_bytes(WORD, "little"))
+    stop_the_heart(container)
 
     assert await percent_of(container, 2000) < 10 + OVER_POINTS
+
+
+@pytest.mark.parametrize("mode", [CoreMode.LEND, CoreMode.PRIORITY])
+async def test_when_the_lender_is_gone_who_has_no_core_limit_has_the_card(container, mode):
+    """As in HAMi: every mode is the hard one then, and that holds nobody to what was not asked for."""
+    lend(container, 0, mode)
+    async with lender(container):
+        await percent_of(container, 500)
+    live = container.limits_dir / LIVE_PAGE_NAME
+    page = bytearray(live.read_bytes())
+    page[WORD * rate_word(0) : WORD * (rate_word(0) + 1)] = (100).to_bytes(WORD, "little")
+    live.write_bytes(page)
+    stop_the_heart(container)
+
+    assert await percent_of(container, 1000) > 50
 
 
 async def test_a_hard_cap_is_kept_whatever_is_idle(container):
