@@ -66,7 +66,7 @@ test: check test-python ## everything: lint, types, tests on the oldest and newe
 	$(MAKE) --no-print-directory test-cluster
 
 test-gpu: setup native ## what needs a real GPU
-	$(BIN)/pytest tests/gpu
+	$(BIN)/pytest tests/gpu -rsP --junitxml build/test-gpu.xml
 
 # 3: not on this machine; the tests then say why, or fail where HAMID_REQUIRE_ALL is set.
 cluster-build: setup ## build the Kubernetes that test-cluster starts, and the chart's images (minutes, once)

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -44,11 +45,23 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip GPU tests, with the reason, where no GPU answers."""
-    if shutil.which("nvidia-smi") is None:
-        skip = pytest.mark.skip(reason="no GPU here: nvidia-smi is not installed (make test-gpu)")
-        for item in items:
-            if item.get_closest_marker("gpu") is not None:
-                item.add_marker(skip)
+    needing = [item for item in items if item.get_closest_marker("gpu") is not None]
+    why = _no_gpu() if needing else None
+    for item in needing if why else ():
+        item.add_marker(pytest.mark.skip(reason=f"no GPU here: {why}"))
+
+
+def _no_gpu() -> str | None:
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return "nvidia-smi is not installed (make test-gpu)"
+    try:
+        done = subprocess.run([smi, "-L"], check=False, capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return "nvidia-smi -L does not answer"
+    if done.returncode == 0 and "GPU " in done.stdout:
+        return None
+    return f"nvidia-smi -L says {(done.stdout + done.stderr).strip() or 'nothing'!r}"
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """What the library takes a card and its driver to be like. Held against a real card by `make test-gpu`.
 
 The same checks run on the simulated driver: there they show that they work, here that we are right.
-What is a figure and no verdict is printed as a property of the test (`--junitxml`, or `-rP`).
+What is a figure and no verdict is printed (`-rP`), and a property of the test (`--junitxml`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ MIB = 1 << 20
 LIMIT_MIB = 2048
 TIMEOUT_S = 110
 LEGACY, PER_THREAD = 1, 2
+IDLE_PERCENT = 5
+IDLE_WITHIN_S = 5
 
 ROW = re.compile(r"HOOK\(CUDA, CUresult, (\w+), \w+, (\w+), (\d+), (LEGACY|THREAD),")
 
@@ -36,6 +38,23 @@ def requests_of_hooks() -> list[tuple[str, str, int, int]]:
         (symbol, name, int(version), LEGACY if stream == "LEGACY" else PER_THREAD)
         for symbol, name, version, stream in rows
     ]
+
+
+def card_of(place) -> str:
+    """The UUID of the card that programs in this container have; skips on a MIG instance."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), "card"],
+        env=place.env,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    if told["is_instance"]:
+        pytest.skip("the card is a MIG instance: its time needs no cap, and NVML says less of it")
+    return told["uuid"]
 
 
 class Running:
@@ -71,25 +90,50 @@ class CardContract:
             yield client
 
     @pytest.fixture
-    async def card(self, nvml):
-        """The UUID of the first card."""
-        return (await nvml.list_devices())[0].device_uuid
+    def card(self, place):
+        """The UUID of the card."""
+        return card_of(place)
+
+    @pytest.fixture
+    async def idle_card(self, nvml, card):
+        """The card's UUID, where nobody else uses it; what the test before did may still be seen."""
+        began = time.monotonic()
+        while (busy := (await nvml.sample_gpu_percents()).get(card, 0)) > IDLE_PERCENT:
+            if time.monotonic() - began > IDLE_WITHIN_S:
+                pytest.skip(f"others keep {card} busy ({busy} %): stop them, or choose another")
+        return card
 
     @pytest.fixture
     def driver_says(self, nvml, card):
-        """How much of the card the program has, by the driver."""
+        """How much of the card the program has, by the driver.
+
+        In a pid namespace of its own the driver names no process of ours: then it is all that the
+        card holds, and nobody else may come or go meanwhile.
+        """
 
         async def ask(program: Running) -> int:
             (sample,) = [s for s in await nvml.sample_devices() if s.device_uuid == card]
-            (own,) = [p.used_bytes for p in sample.processes if p.pid == program.process.pid]
-            return own
+            own = [p.used_bytes for p in sample.processes if p.pid == program.process.pid]
+            used_bytes = own[0] if own and own[0] is not None else sample.memory_used_bytes
+            assert used_bytes is not None, sample
+            return used_bytes
 
         return ask
 
     @pytest.fixture
+    def figure(self, record_property):
+        """Tells one."""
+
+        def tell(name: str, value: object) -> None:
+            record_property(name, value)
+            sys.stdout.write(f"{name}: {value}\n")
+
+        return tell
+
+    @pytest.fixture
     def charged(self, place, card):
         """How much of the card the container is charged."""
-        return lambda: place.usage().used_bytes(str(card))
+        return lambda: place.usage().used_bytes(card)
 
     @pytest.fixture
     def limit(self, place, card):
@@ -97,9 +141,7 @@ class CardContract:
 
         def decide(memory_mib: int | None = LIMIT_MIB, percent: int = 0) -> None:
             memory_bytes = None if memory_mib is None else memory_mib * MIB
-            device = DeviceLimit(
-                device_uuid=str(card), memory_bytes=memory_bytes, core_percent=percent
-            )
+            device = DeviceLimit(device_uuid=card, memory_bytes=memory_bytes, core_percent=percent)
             limits = ContainerLimits(devices=(device,), priority=1, generation=1)
             place.write_page(encode_control_page(limits))
 
@@ -140,34 +182,41 @@ class CardContract:
 
         return run
 
-    def test_the_driver_s_look_up_gives_what_it_exports(self, lines, tmp_path, record_property):
-        """Where not, the library asks once for each form; so this is a figure."""
+    @pytest.fixture
+    def found_forms(self, lines, tmp_path):
+        """What cuGetProcAddress gives for each hooked form: the form's symbol → the program's line."""
         asked = tmp_path / "requests"
         asked.write_text(json.dumps(requests_of_hooks()))
 
-        found = [line for line in lines("addresses", asked, is_bare=True) if line["result"] == 0]
-        differ = [line["symbol"] for line in found if line["asked"] != line["exported"]]
+        def ask(*, is_bare: bool) -> dict[str, dict]:
+            told = lines("addresses", asked, is_bare=is_bare)
+            return {line["symbol"]: line for line in told if line["is_found"]}
 
-        record_property("addresses_compared", len(found))
-        record_property("addresses_that_differ", ", ".join(differ))
+        return ask
+
+    def test_the_driver_s_look_up_gives_what_it_exports(self, found_forms, figure):
+        """Where not, the library asks once for each form; so this is a figure."""
+        found = found_forms(is_bare=True)
+
+        figure("addresses_compared", len(found))
+        differ = [symbol for symbol, line in found.items() if line["form"] != symbol]
+        figure("addresses_that_differ", ", ".join(differ))
         assert len(found) > len(requests_of_hooks()) // 2
 
-    def test_every_hooked_form_is_ours_however_it_is_looked_up(self, limit, lines, tmp_path, place):
+    def test_every_hooked_form_is_ours_however_it_is_looked_up(self, limit, found_forms, place):
         limit()
-        asked = tmp_path / "requests"
-        asked.write_text(json.dumps(requests_of_hooks()))
+        bare, found = found_forms(is_bare=True), found_forms(is_bare=False)
 
-        found = [line for line in lines("addresses", asked) if line["result"] == 0]
-
-        assert found
-        others = [line["symbol"] for line in found if line["file"] != str(place.library)]
+        assert found.keys() == bare.keys()
+        others = [s for s, line in found.items() if line["file"] != str(place.library)]
         assert others == []
-        assert [line["symbol"] for line in found if line["asked"] != line["exported"]] == []
+        forms = {symbol: line["form"] for symbol, line in found.items()}
+        assert forms == {symbol: line["form"] or symbol for symbol, line in bare.items()}
 
-    def test_events_are_cheap_enough_to_measure_by(self, lines, record_property):
+    def test_events_are_cheap_enough_to_measure_by(self, lines, figure):
         """Each batch of launches is measured by two of them."""
         for line in lines("events", is_bare=True):
-            record_property(line["call"] + "_median_ns", line["median_ns"])
+            figure(line["call"] + "_median_ns", line["median_ns"])
             assert line["median_ns"] < 50_000
 
     async def test_what_is_charged_is_what_the_driver_says(
@@ -201,18 +250,19 @@ class CardContract:
     def how(self, request):
         return request.param
 
-    def test_a_cap_holds(self, limit, start, how, record_property):
+    @pytest.mark.usefixtures("idle_card")
+    def test_a_cap_holds(self, limit, start, how, figure):
         for percent in self.CAPS:
             limit(None, percent)
             program = start("busy", how, 1, self.SECONDS)
             program.read()
             program.go_on()
             got = program.read()["percent"]
-            record_property(f"{how}_{percent}", got)
+            figure(f"{how}_{percent}", got)
             assert percent - self.UNDER_POINTS <= got <= percent + self.OVER_POINTS
 
     async def test_nvml_says_within_two_seconds_who_is_busy(
-        self, limit, start, nvml, card, record_property
+        self, limit, start, nvml, idle_card, figure
     ):
         """The lender corrects once a second by what NVML saw."""
         limit(None)
@@ -221,10 +271,14 @@ class CardContract:
         program.read()
         began = time.monotonic()
         program.go_on()
-        seen = 0.0
-        while seen < 50 and time.monotonic() - began < 10:
-            loads = await nvml.sample_process_loads()
-            mine = [x.gpu_percent for x in loads if x.pid == program.process.pid]
-            seen = max([seen, *mine])
-        record_property("nvml_lag_s", time.monotonic() - began)
-        assert seen >= 50, f"NVML says {seen} % of process {program.process.pid} on {card}"
+        seen: dict[int, float] = {}
+        pid = program.process.pid
+        while seen.get(pid, 0.0) < 50 and time.monotonic() - began < 8:
+            for load in await nvml.sample_process_loads():
+                seen[load.pid] = max(load.gpu_percent, seen.get(load.pid, 0.0))
+        lag_s = time.monotonic() - began
+        if pid not in seen and (await nvml.sample_gpu_percents()).get(idle_card, 0) >= 50:
+            pytest.skip(f"NVML names other pids than ours here ({sorted(seen)}): run on the host")
+        figure("nvml_lag_s", lag_s)
+        assert seen.get(pid, 0.0) >= 50, f"NVML says {seen} on {idle_card}, not of process {pid}"
+        assert lag_s < 2

@@ -1,5 +1,6 @@
 """What `card_contract` runs in a container: the driver API through ctypes, and nothing but Python.
 
+python card_program.py card                the UUID of the first card, and whether that is a MIG instance
 python card_program.py addresses FILE      of each (symbol, name, version, flags) of a JSON file
 python card_program.py events              what recording an event and asking for it cost
 python card_program.py charge              takes by each route, and waits to be read from outside
@@ -14,6 +15,7 @@ import json
 import statistics
 import sys
 import time
+import uuid
 
 MIB = 1 << 20
 UNIT = 32 * MIB
@@ -211,10 +213,16 @@ def where(address):
     return found.file.decode() if known and found.file else ""
 
 
+def exported_at(symbol):
+    function = getattr(cuda, symbol, None)
+    return function and ctypes.cast(function, pointer).value
+
+
 def addresses(requests):
     start()
     driver = ctypes.c_int()
     call("cuDriverGetVersion", ctypes.byref(driver))
+    form_at = {exported_at(symbol): symbol for symbol, *_ in requests}
     for symbol, name, version, flags in requests:
         if version > driver.value:
             continue  # it gives an older form
@@ -226,14 +234,21 @@ def addresses(requests):
             ctypes.c_uint64(flags),
             ctypes.byref(status),
         )
-        exported = getattr(cuda, symbol, None)
+        is_found = result == 0 and bool(found.value)
         say(
             symbol=symbol,
-            result=result,
-            asked=found.value,
-            exported=exported and ctypes.cast(exported, pointer).value,
-            file=where(found.value) if found.value else "",
+            is_found=is_found,
+            form=form_at.get(found.value) if is_found else None,
+            file=where(found.value) if is_found else "",
         )
+
+
+def card():
+    call("cuInit", 0)
+    physical, own = (ctypes.c_ubyte * 16)(), (ctypes.c_ubyte * 16)()
+    call("cuDeviceGetUuid", physical, 0)
+    call("cuDeviceGetUuid_v2", own, 0)
+    say(uuid=f"GPU-{uuid.UUID(bytes=bytes(own))}", is_instance=bytes(own) != bytes(physical))
 
 
 # Time.
@@ -321,4 +336,4 @@ if __name__ == "__main__":
     elif act == "busy":
         busy(words[0], float(words[1]), float(words[2]))
     else:
-        {"events": events, "charge": charge, "fill": fill}[act]()
+        {"card": card, "events": events, "charge": charge, "fill": fill}[act]()

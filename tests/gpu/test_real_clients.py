@@ -2,7 +2,7 @@
 
 import pytest
 
-from hamid.nvml.client import NvmlClient
+from tests.contracts.card_contract import card_of
 from tests.gpu.test_real_card import real_place
 from tests.native.clients.machine import Client, assert_filled, client_directory
 
@@ -21,12 +21,10 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=map("-".join, PROGRAMS))
-async def test_a_client_fills_its_share_and_no_more(tmp_path, name, program):
+def test_a_client_fills_its_share_and_no_more(tmp_path, name, program):
     directory = client_directory(name)
-    async with NvmlClient.open() as nvml:
-        card = (await nvml.list_devices())[0].device_uuid
     with real_place(tmp_path) as place:
-        place.limit((str(card), LIMIT_MIB))
+        place.limit((card_of(place), LIMIT_MIB))
 
         lines = Client(directory=directory, container=place).program(program, is_limited=True)
 

@@ -5,9 +5,24 @@ from typing import ClassVar
 import pytest
 
 from tests.contracts.card_contract import CardContract
+from tests.gpu.test_real_card import real_environment
 from tests.native.container import NATIVE
 
 pytestmark = pytest.mark.native
+
+
+def test_a_real_card_s_checks_find_the_machine_s_own_driver_and_never_the_simulated_one():
+    environ = {
+        "LD_LIBRARY_PATH": f"{NATIVE}/build/sim:/usr/local/nvidia/lib64::{NATIVE}/build/bench/",
+        "CUDA_VISIBLE_DEVICES": "3",
+        "LD_PRELOAD": "/x/other.so",
+    }
+
+    assert real_environment(environ) == {
+        "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64",
+        "CUDA_VISIBLE_DEVICES": "3",
+    }
+    assert real_environment({}) == {"LD_LIBRARY_PATH": ""}
 
 
 class TestSimulatedCard(CardContract):

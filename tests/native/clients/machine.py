@@ -57,9 +57,10 @@ class Client:
 
     def environment(self, *, is_limited: bool) -> dict[str, str]:
         packages = sorted(self.directory.glob("lib/python3*/site-packages/nvidia/*/lib"))
-        paths = [self.container.env["LD_LIBRARY_PATH"], *map(str, packages)]
+        # A machine's own may name other versions of what the client brings along.
+        paths = [*map(str, packages), self.container.env["LD_LIBRARY_PATH"]]
         own = {
-            "LD_LIBRARY_PATH": ":".join(paths),
+            "LD_LIBRARY_PATH": ":".join(path for path in paths if path),
             "HOME": str(self.container.limits_dir.parent),
             "DEV": "CUDA",
             "PYTHONDONTWRITEBYTECODE": "1",

@@ -17,7 +17,7 @@ def free(buffer):
 
 try_routes({"buffer": (lambda size: device.allocate(size, stream=stream), free)}, Exception)
 
-program = Program(SOURCE, "c++", ProgramOptions(arch="sm_80"))
+program = Program(SOURCE, "c++", ProgramOptions(arch=f"sm_{device.arch}"))
 kernel = program.compile("cubin").get_kernel("fill")
 buffer = device.allocate(4096, stream=stream)
 launch(stream, LaunchConfig(grid=1, block=32), kernel, buffer)
