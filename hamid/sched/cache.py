@@ -299,13 +299,14 @@ class ClusterCache:
         for name in [name for name in self._nodes if name not in listed]:
             self.drop_node(name)
         for note in listed.values():
-            self._take_note(note)
+            self._node(note.node_name).take(note)
         self._synced.add("nodes")
         self._news.tell()
 
     def take_node(self, node: JsonObject) -> None:
         """Take the news of one node."""
-        self._take_note(self._read_node(node))
+        note = self._read_node(node)
+        self._node(note.node_name).take(note)
 
     def drop_node(self, node_name: str) -> None:
         """The node is gone; what its pods hold is kept for as long as they are there."""
@@ -316,12 +317,6 @@ class ClusterCache:
 
     def _read_node(self, node: JsonObject) -> NodeNote:
         return read_node(node, names=self._settings.resources)
-
-    def _take_note(self, note: NodeNote) -> None:
-        node = self._node(note.node_name)
-        if not node.is_listed and "nodes" in self._synced:
-            self.freed.come(note.node_name)
-        node.take(note)
 
     def take_pods(self, pods: Iterable[JsonObject]) -> None:
         """Take these for all pods there are."""

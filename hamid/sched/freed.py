@@ -23,7 +23,6 @@ class Freed:
         self._serial = 0
         self._last_everywhere = 0
         self._last_by_node: dict[str, int] = {}
-        self._came_at: dict[str, int] = {}
         self._news = News()
 
     @property
@@ -36,10 +35,6 @@ class Freed:
         self._last_by_node.pop(node_name, None)
         self._last_by_node[node_name] = self._count()
 
-    def come(self, node_name: str) -> None:
-        """The node was not there before."""
-        self._came_at[node_name] = self._count()
-
     def everywhere(self) -> None:
         """What kept pods away from any node may do so no more."""
         self._last_everywhere = self._count()
@@ -49,10 +44,6 @@ class Freed:
         if self._last_everywhere > serial:
             return among
         return frozenset(name for name in self._after(serial) if name in among)
-
-    def come_since(self, serial: int) -> frozenset[str]:
-        """The nodes that came after this serial."""
-        return frozenset(name for name, at in self._came_at.items() if at > serial)
 
     def _after(self, serial: int) -> Iterator[str]:
         # The order of the times, the newest first: whoever was tried lately is soon done.
@@ -64,13 +55,11 @@ class Freed:
     def drop(self, node_name: str) -> None:
         """The node is gone: nothing can be had there any more."""
         self._last_by_node.pop(node_name, None)
-        self._came_at.pop(node_name, None)
 
     def forget(self) -> None:
         """No time so far counts any more."""
         self._last_everywhere = 0
         self._last_by_node.clear()
-        self._came_at.clear()
 
     async def wait(self, *, since: int, timeout_s: float) -> None:
         """Wait until the serial is past `since`, but no longer than this."""

@@ -63,7 +63,6 @@ class PodRecord:
         leaves_at: likewise; by when it is to be gone, empty where nobody deleted it.
         grace_s: what it is given to end.
         may_preempt: others may be evicted for it.
-        is_refused: kube-scheduler has tried it, and found no node.
         is_protected: it is never evicted: of the system, or its kubelet's own.
         labels: of pods that have a node.
         payer: whose quotas it is charged to; None where there is nothing to charge.
@@ -85,7 +84,6 @@ class PodRecord:
     leaves_at: str = ""
     grace_s: int = 30
     may_preempt: bool = True
-    is_refused: bool = False
     is_protected: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     payer: Payer | None = None
@@ -159,7 +157,6 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         leaves_at=meta.get("deletionTimestamp") or "",
         grace_s=_grace_s(spec),
         may_preempt=spec.get("preemptionPolicy") != "Never",
-        is_refused=_is_refused(status),
         is_protected=_is_protected(meta, spec),
         labels=(meta.get("labels") or {}) if node_name else {},
         payer=payer,
@@ -190,13 +187,6 @@ def unless_lost(record: PodRecord, before: PodRecord | None) -> PodRecord:
 def _grace_s(spec: JsonObject) -> int:
     found = spec.get("terminationGracePeriodSeconds")
     return int(found) if found is not None else 30
-
-
-def _is_refused(status: JsonObject) -> bool:
-    return any(
-        condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable"
-        for condition in status.get("conditions") or ()
-    )
 
 
 def _is_protected(meta: JsonObject, spec: JsonObject) -> bool:

@@ -7,8 +7,8 @@ our books alone (a reservation that ends, a quota that is raised) is no event fo
 waits for the next chance event, or five minutes.
 
 A pod that kube-scheduler's own rules keep from all nodes, for want of processors, say, never comes to
-us. kube-scheduler wakes it by itself when any pod ends, but not when a node comes: it misses card
-memory among what the node has. Then it is for us to wake it.
+us. It is tried again when any pod ends; but an annotation does not help it: since 1.32, a pod that no
+extender refused is tried again only after what the rules that refused it ask for.
 
 What is done here. When room may have become free, kube-scheduler is left alone for a moment. Then
 those pods that fit by our books, and were not tried since, are woken by one annotation each: a
@@ -157,7 +157,7 @@ class Waker:
 
     def _waiters(self) -> Sequence[Waiter]:
         """The first in the queue that were not tried since room was freed where they may go."""
-        if not (self.refused.tries() or self._inherited or self.cache.freed.come_since(0)):
+        if not self.refused.tries() and not self._inherited:
             return ()
         waiting = {
             record.pod_uid: record
@@ -205,10 +205,7 @@ class Waker:
         is_inherited = pod_uid in self._inherited and pod_uid not in self._woken
         if is_inherited and self.clock() - self._began_at_s >= _IDLE_S:
             return frozenset(node.node_name for node in self.cache.snapshots())
-        record = self.cache.pod(pod_uid)
-        if record is not None and record.is_refused:
-            return freed.come_since(serial)
-        return frozenset()  # kube-scheduler has not tried it yet
+        return frozenset()  # kube-scheduler has not asked about it
 
     def _is_due(self, pod_uid: str) -> bool:
         """Whether to wake it: nobody else has decided meanwhile, and it was not woken for this."""

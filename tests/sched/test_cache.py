@@ -158,18 +158,6 @@ def test_of_nodes_that_are_gone_nothing_is_kept():
     assert not found.freed._last_by_node
 
 
-def test_nodes_of_the_first_list_did_not_come_but_those_that_follow_did():
-    found = make_cache()
-    NodeSink(found).replace((registered(), registered("node-b")))
-    assert found.freed.come_since(0) == set()
-
-    NodeSink(found).replace((registered(), registered("node-c")))
-    NodeSink(found).apply(modified(registered("node-c")))
-    NodeSink(found).apply(added(registered("node-b")))
-
-    assert found.freed.come_since(0) == {"node-b", "node-c"}
-
-
 def test_a_node_that_is_not_in_the_list_is_gone(cache):
     NodeSink(cache).replace((registered(),))
 

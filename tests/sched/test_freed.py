@@ -50,27 +50,14 @@ def test_what_is_forgotten_counts_no_more_but_the_serial_goes_on():
     assert (freed.since(0, among=ALL), freed.serial) == (frozenset(), 2)
 
 
-def test_nodes_that_came_are_known_apart():
-    freed = Freed()
-    freed.come("node-a")
-    freed.on("node-b")
-    freed.come("node-c")
-
-    assert freed.come_since(0) == {"node-a", "node-c"}
-    assert freed.come_since(1) == {"node-c"}
-    freed.forget()
-    assert freed.come_since(0) == set()
-
-
 def test_of_a_node_that_is_gone_nothing_is_kept():
     freed = Freed()
     for number in range(1_000):
-        freed.come(f"node-{number}")
         freed.on(f"node-{number}")
         freed.drop(f"node-{number}")
 
-    assert (freed._last_by_node, freed._came_at) == ({}, {})
-    assert freed.serial == 2_000
+    assert not freed._last_by_node
+    assert freed.serial == 1_000
 
 
 async def test_whoever_waits_learns_of_the_next_time():

@@ -58,18 +58,6 @@ def test_an_allocation_that_is_another_pods_is_a_problem():
     assert record.is_worth_keeping
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "expected"),
-    [("False", "Unschedulable", True), ("False", "SchedulingGated", False), (None, None, False)],
-)
-def test_it_is_known_whom_kube_scheduler_has_tried_in_vain(status, reason, expected):
-    pod = waiting()
-    condition = {"type": "PodScheduled", "status": status, "reason": reason}
-    pod["status"] = {"conditions": [condition] if status else []}
-
-    assert read(pod).is_refused is expected
-
-
 def test_a_request_that_cannot_be_is_a_problem():
     record = read(pod_object(container_object("main", {"gpu": 1, "gpumem": "3Ki"})))
 

@@ -193,48 +193,6 @@ async def test_what_kube_scheduler_never_asked_about_is_not_woken(crowd):
     assert not await crowd.is_woken(call)
 
 
-async def kept_by_kube_scheduler(crowd, pod):
-    """A pod that it has tried, and of which it asked us nothing."""
-    (call,) = await crowd.world.create(pod)
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    await crowd.world.kube.patch(
-        PODS,
-        call.name,
-        {"status": {"conditions": [condition]}},
-        kind=PatchKind.MERGE,
-        namespace=call.namespace,
-        subresource="status",
-    )
-    return call
-
-
-async def test_a_node_that_comes_wakes_once_whom_kube_scheduler_kept_from_all_others(crowd):
-    """It does not by itself: it misses card memory among what the node has."""
-    refused = await kept_by_kube_scheduler(crowd, waiting("uid-1", mib=30_000))
-    (untried,) = await crowd.world.create(waiting("uid-2", mib=1_000))
-    await crowd.leave()
-    assert not await crowd.waker.step()
-
-    await crowd.world.create(registered("node-b"))
-    assert await crowd.waker.step()
-    assert [await crowd.is_woken(call) for call in (refused, untried)] == [True, False]
-
-    crowd.world.clock.advance(1.5)
-    crowd.world.cache.freed.on("node-b")
-    assert not await crowd.waker.step()
-
-
-async def test_a_node_that_comes_counts_from_when_it_has_room(crowd):
-    call = await kept_by_kube_scheduler(crowd, waiting("uid-1", mib=30_000))
-    await crowd.world.create(registered("node-b", devices=[]))
-    assert not await crowd.waker.step()
-
-    crowd.world.cache.take_node(registered("node-b"))
-
-    assert await crowd.waker.step()
-    assert await crowd.is_woken(call)
-
-
 async def test_what_waits_when_a_term_begins_is_woken_once_if_it_fits():
     crowd = Crowd()
     fits, too_large = await crowd.world.create(
