@@ -1,5 +1,8 @@
 """What users of GPU sharing ran into, as far as the scheduler decides it and no GPU is needed.
 
+What is of the node is in tests/plugin/test_field_reports.py, what is of the library in
+tests/native/test_reports.py.
+
 A test is here where the report gives an input of its own. Where another test tries it already,
 `ELSEWHERE` says which; "d" with a number is one of the twenty inputs that every part must pass.
 """
@@ -33,8 +36,6 @@ from tests.sched.objects import bound, registered, waiting
 from tests.sched.world import World
 
 ROOT = Path(__file__).parents[2]
-PLUGIN = "plugin/test_service.py"
-FIFTY_AT_ONCE = f"{PLUGIN}::test_fifty_pods_at_once_in_any_order_get_each_its_own"
 ELSEWHERE = {
     "d1": (
         "sched/test_admission_rules.py::test_every_kind_of_container_that_asks_makes_the_pod_ours",
@@ -158,104 +159,33 @@ ELSEWHERE = {
         "nvml/test_topology.py::test_links_to_a_peer",
         "nvml/test_cards.py::test_cards_on_one_switch_are_linked_with_each_other",
     ),
-    "HAMi#1367": (
-        "cluster/test_slices.py::test_a_deployment_of_twenty_on_one_node",
-        FIFTY_AT_ONCE,
-    ),
     "kubernetes#72634": (
         "sched/test_extender.py::test_whole_nodes_are_refused_with_what_to_set",
         "deploy/test_chart.py::test_kube_scheduler_shows_the_extender_every_node_and_only_our_pods",
     ),
     "HAMi#2880": ("sched/placement/test_properties.py::test_a_refusal_has_true_reasons",),
     "HAMi#1336": ("sched/placement/test_fit.py::test_what_the_device_is",),
-    # Admission.
+    # Admission, and what the scheduler shows.
     "HAMi#611, #790": (
         "sched/test_admission_rules.py::test_what_the_operator_may_not_want_gets_one_verdict_by_his_policy",
     ),
-    "HAMi#653, #590": (
-        "cluster/test_chart.py::test_without_the_webhook_no_pod_of_ours_gets_in",
-        f"{PLUGIN}::test_a_pod_without_decision_is_refused_in_words",
-    ),
-    "KAI#104": (
-        "cluster/test_chart.py::test_the_webhook_is_asked_about_no_pod_that_is_not_ours",
-        "deploy/test_chart.py::test_the_webhook_fails_closed_where_it_is_asked_about_our_pods_only",
-    ),
-    "HAMi#1863, #2744, gpu-manager#182": (
+    "HAMi#1863, #2744": (
         "codec/test_pod_request.py::test_each_combination_of_amounts_means_what_the_table_says",
         "sched/test_admission_rules.py::test_a_count_that_is_understood_is_written_down_and_limits_equal_requests",
     ),
     "HAMi#2156": (
         "codec/test_pod_request.py::test_other_amounts_that_cannot_be_are_refused_likewise",
     ),
-    # Allocate.
-    "d4": (f"{PLUGIN}::test_a_container_put_in_front_after_admission_changes_nothing",),
-    "d10, HAMi#781, #710, volcano-vgpu#93, gpushare-device-plugin#26": (
-        f"{PLUGIN}::test_the_kubelets_order_counts_not_that_of_the_bindings",
-        FIFTY_AT_ONCE,
-    ),
-    "d11, HAMi#1741": (
-        f"{PLUGIN}::test_preferred_slots_are_one_per_decided_card",
-        f"{PLUGIN}::test_slots_of_other_cards_still_give_the_decided_ones",
-    ),
-    "HAMi#1130, #338, #2214": (
-        FIFTY_AT_ONCE,
-    ),  # there is no lock to wait for, lack or leave behind
-    "HAMi#2640": (f"{PLUGIN}::test_overlapping_calls_never_serve_one_container_twice",),
-    "HAMi#968": (f"{PLUGIN}::test_a_wrong_guess_is_mended_before_the_container_exists",),
-    "HAMi-core#110": ("plugin/test_inventory.py::test_scheduler_and_kubelet_are_told_the_same",),
-    "HAMi-core#170": (
-        "daemon/test_features.py::test_what_a_cluster_lacks_is_said_with_what_it_costs",
-    ),
-    "volcano-vgpu#52": (f"{PLUGIN}::test_a_pod_of_another_node_is_never_considered",),
-    "volcano-vgpu#159": (
-        "plugin/test_lost_books.py::test_a_running_pod_is_given_its_own_again_though_another_waits",
-    ),
-    "volcano-vgpu#2, gpushare#42": (f"{PLUGIN}::test_a_pod_without_decision_is_refused_in_words",),
-    "kubernetes#125579": (
-        "daemon/test_plugin_role.py::test_cards_are_registered_though_the_api_server_is_away",
-    ),
-    "kubernetes#67107": (
-        f"{PLUGIN}::test_a_daemon_killed_between_allocate_and_prestart_comes_back_right",
-    ),
-    "k8s-device-plugin#58, #1014": (
-        "plugin/test_health.py::test_a_card_that_was_lost_and_is_back_is_healthy_again",
-        "plugin/test_health.py::test_an_xid_of_the_card_is_seen_at_once_and_passes",
-    ),
-    "k8s-device-plugin#491": (
-        "sched/placement/test_place.py::test_a_container_gets_distinct_cards",
-    ),
-    # Installation.
-    "HAMi#744, #642, #8, #485": (
-        "deploy/test_chart.py::test_kube_scheduler_and_its_configuration_are_those_of_the_cluster",
-        "deploy/test_chart.py::test_kube_scheduler_shows_the_extender_every_node_and_only_our_pods",
-    ),
-    "HAMi#1027": ("daemon/test_driver.py::test_cards_that_come_later_are_noticed",),
-    "HAMi#1143": (
-        "deploy/test_chart.py::test_the_daemon_may_do_exactly_this",
-        "cluster/test_chart.py::test_a_replica_has_no_right_to",
-    ),
-    "HAMi#811": (
-        "plugin/test_slots.py::test_each_device_has_as_many_slots_as_it_says_in_the_order_of_devices",
-    ),
-    "HAMi#705": ("plugin/test_inventory.py::test_scaling_is_exact_and_rounds_down",),
-    # Metrics.
-    "d16, HAMi#1814, #281": (
-        "plugin/test_exporter.py::test_limits_and_a_use_of_zero_show_from_the_moment_of_the_grant",
-        "plugin/test_exporter.py::test_a_restart_of_a_container_leaves_no_double_and_no_stale_series",
-    ),
-    "HAMi#863": (
-        "plugin/test_hami_exporter.py::test_a_containers_devices_are_numbered_in_the_order_of_choice",
-    ),
-    "HAMi#1089": ("plugin/test_exporter.py::test_what_the_driver_does_not_say_has_no_series",),
     "HAMi#1512": (
         "daemon/test_scheduler_role.py::test_a_follower_knows_the_leader_and_lists_nothing",
     ),
-    "HAMi#112": ("plugin/test_slots.py::test_a_slot_id_names_its_device",),
-    "HAMi#2573, #2509": (
-        "hooks/test_monitor.py::test_a_grant_that_is_gone_is_reported_no_more",
-        "hooks/test_lending.py::test_a_container_that_is_gone_is_let_go",
+    # On the node; the others are in tests/plugin/test_field_reports.py.
+    "HAMi#1367": (
+        "cluster/test_slices.py::test_a_deployment_of_twenty_on_one_node",
+        "plugin/test_service.py::test_fifty_pods_at_once_in_any_order_get_each_its_own",
     ),
-    "HAMi#576": ("plugin/test_pods.py::test_an_api_server_that_is_down_leaves_what_is_known",),
+    "HAMi#705": ("plugin/test_inventory.py::test_scaling_is_exact_and_rounds_down",),
+    "HAMi#2573": ("hooks/test_lending.py::test_a_container_that_is_gone_is_let_go",),
 }
 """Report → what tries it, below `tests/`."""
 
