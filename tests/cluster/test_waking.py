@@ -156,24 +156,3 @@ def test_a_node_that_comes_wakes_the_pod_that_waits(fleet: Fleet):
 
     assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - came_at_s < SOON_S
     fleet.api.call("DELETE", "/api/v1/nodes/late")
-
-
-def test_a_node_that_comes_wakes_the_pod_that_no_other_has_processors_for(fleet: Fleet):
-    """kube-scheduler asks us nothing about it, and does not wake it by itself."""
-    busy = fleet.create_pods(
-        gpu_pod(f"busy-{n}", cpu="100", memory_mib=1_000) for n in range(NODES)
-    )
-    fleet.watch.wait_bound(busy)
-    fleet.create_pods([gpu_pod("pod-y", cpu="100", memory_mib=1_000)])
-    wait_refused(fleet, "pod-y")
-    before = filter_calls(fleet)
-
-    came_at_s = time.monotonic()
-    fleet.create_nodes(["late"])
-    bound_at_s = fleet.watch.wait_bound(["pod-y"], timeout_s=30)
-
-    assert bound_at_s - came_at_s < SOON_S
-    assert filter_calls(fleet) - before <= FEW
-    fleet.api.call("DELETE", "/api/v1/nodes/late")
-    fleet.delete_pods(fleet.watch.pods)
-    fleet.watch.forget([*busy, "pod-y"])
