@@ -164,7 +164,7 @@ def encode_preempt_result(victims: Mapping[str, NodeVictims]) -> bytes:
 
 def encode_filter_result(result: FilterResult) -> bytes:
     """The answer to filter."""
-    return dumps(
+    answer = dumps(
         {
             "Nodes": None,
             "NodeNames": list(result.node_names),
@@ -173,6 +173,7 @@ def encode_filter_result(result: FilterResult) -> bytes:
             "Error": result.error,
         }
     )
+    return _worded(answer)
 
 
 def encode_priorities(scores: Mapping[str, int]) -> bytes:
@@ -191,7 +192,15 @@ def encode_priorities(scores: Mapping[str, int]) -> bytes:
 
 def encode_binding_result(error: str) -> bytes:
     """The answer to bind; an empty error means bound."""
-    return dumps({"Error": error})
+    return _worded(dumps({"Error": error}))
+
+
+def _worded(answer: bytes) -> bytes:
+    """The answer with its percent signs in words.
+
+    kube-scheduler takes what it tells of us for a format: its event would say `30 %!,(MISSING)`.
+    """
+    return answer.replace(b" %", b" percent").replace(b"%", b" percent")
 
 
 def _read(verb: str, read: Callable[[], _Args]) -> _Args:

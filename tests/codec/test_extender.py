@@ -157,6 +157,16 @@ def test_an_error_is_an_answer():
     assert encode_binding_result("") == b'{"Error":""}'
 
 
+def test_no_text_has_a_percent_sign_for_kube_scheduler_takes_it_for_a_format():
+    failed = FilterResult(failed={"a": "need 30 %, most free 20 %"}, error="of model 100%d")
+
+    answer = json.loads(encode_filter_result(failed))
+
+    assert answer["FailedNodes"] == {"a": "need 30 percent, most free 20 percent"}
+    assert answer["Error"] == "of model 100 percentd"
+    assert json.loads(encode_binding_result("90 % used")) == {"Error": "90 percent used"}
+
+
 def test_priorities_keep_their_order_and_their_full_size():
     assert encode_priorities({"b": 95, "a": 7}) == (
         b'[{"Host":"b","Score":95},{"Host":"a","Score":7}]'
