@@ -242,7 +242,7 @@ async def _device_plugin(
     own, node_name = settings.plugin, settings.identity.node_name
     resource_name = settings.sched.resources.count
     library = await install_library(settings.hooks.library, host_dir=own.state_dir)
-    journal = Journal(directory=own.state_dir / "journal", thread=thread)
+    journal = Journal(directory=own.state_dir / "journal", thread=thread, prepared_most=32)
     await journal.load()
     pods = NodePods(node_name=node_name, names=settings.sched.resources, kube=ports.kube)
     inventory = Latest(NodeInventory(node_name=node_name, devices=()))

@@ -1,7 +1,8 @@
 """What was granted, on local disk before the kubelet is answered.
 
-One JSON file per grant, `<grant id>.json`, written beside its place, flushed to disk and
-renamed. A file that cannot be read, or that a newer release wrote, is set aside with a log line,
+One JSON file per grant, `<grant id>.json`. A new grant goes into an empty file that was prepared:
+its name is on disk already, so that Allocate, on which all pods of the node wait, has to wait for
+the disk once. Others are written beside their place, flushed to disk and renamed. A file that cannot be read, or that a newer release wrote, is set aside with a log line,
 never deleted unseen, and never stops the daemon: at its next start the container's grant is
 written anew, from the kubelet's books and the pod's allocation.
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ from hamid.model.sharing import Sharing, SharingMode
 from hamid.plugin.disk import needing_the_disk
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hamid.aiokit.blocking import OneThread
@@ -87,10 +90,16 @@ class Grant:
 
 @dataclass(slots=True, kw_only=True)
 class Journal:
-    """The grants of this node, in memory and on disk."""
+    """The grants of this node, in memory and on disk.
+
+    Args:
+        prepared_most: for how many grants to come there are to be empty files.
+    """
 
     directory: Path
     thread: OneThread
+    prepared_most: int = 0
+    _prepared: list[str] = field(default_factory=list)
     _by_id: dict[str, Grant] = field(default_factory=dict)
     _id_by_key: dict[ContainerKey, str] = field(default_factory=dict)
     # Memory and disk change together: two containers that swap their grants at the same time must
@@ -108,6 +117,24 @@ class Journal:
         for grant in grants:
             await self._keep(grant)
         log.info("journal read", grants=len(self._by_id))
+        await self.prepare()
+
+    async def prepare(self) -> None:
+        """Make empty files where less than half are left; not while somebody waits for a grant."""
+        missing = self.prepared_most - len(self._prepared)
+        if 2 * missing <= self.prepared_most:
+            return
+        fresh = [_random_grant_id() for _ in range(missing)]
+        try:
+            await self.thread.call(_prepare, self.directory, fresh)
+        except OSError as error:  # whoever writes a grant will say so
+            log.debug("no files prepared", error=repr(error))
+        else:
+            self._prepared += fresh
+
+    def new_grant_id(self) -> str:
+        """An id that no grant has."""
+        return self._prepared.pop() if self._prepared else _random_grant_id()
 
     async def write(self, grant: Grant) -> None:
         """Put the grant on disk, then in memory; raises `StateError` if the disk does not take it."""
@@ -169,6 +196,10 @@ class Journal:
             del self._id_by_key[grant.key]
         with needing_the_disk(f"grant {grant_id} cannot be removed from {self.directory}"):
             await self.thread.call((self.directory / f"{grant_id}.json").unlink, missing_ok=True)
+
+
+def _random_grant_id() -> str:
+    return secrets.token_hex(8)
 
 
 def encode_grant(grant: Grant) -> bytes:
@@ -248,6 +279,9 @@ def _read_all(directory: Path) -> list[Grant]:
         unfinished.unlink()
     grants = []
     for path in sorted(directory.glob("*.json"), key=lambda p: p.stat().st_mtime_ns):
+        if path.is_file() and path.stat().st_size == 0:
+            path.unlink()  # prepared, and not used
+            continue
         try:
             grants.append(_read(path))
         except (ShapeError, OSError) as error:
@@ -269,14 +303,47 @@ def _read(path: Path) -> Grant:
 
 
 def _write(directory: Path, grant: Grant) -> None:
-    path = directory / f"{grant.grant_id}.json"
-    beside = directory / f".{grant.grant_id}.tmp"
+    path, content = directory / f"{grant.grant_id}.json", encode_grant(grant)
+    if not _fill(path, content):
+        _replace(path, content)
+
+
+def _fill(path: Path, content: bytes) -> bool:
+    """Write into a file that was prepared; returns whether it was."""
+    try:
+        file = path.open("r+b")
+    except FileNotFoundError:
+        return False
+    try:
+        with file:
+            if os.fstat(file.fileno()).st_size:
+                return False
+            file.write(content)
+            file.flush()
+            os.fdatasync(file.fileno())
+    except OSError:
+        os.truncate(path, 0)  # half a grant is none
+        raise
+    return True
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.stem}.tmp")
     with beside.open("wb") as file:
-        file.write(encode_grant(grant))
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     beside.rename(path)
-    # The rename itself must be on disk, too.
+    _flush_names(path.parent)  # the rename itself must be on disk, too
+
+
+def _prepare(directory: Path, grant_ids: Sequence[str]) -> None:
+    for grant_id in grant_ids:
+        (directory / f"{grant_id}.json").touch(exist_ok=False)
+    _flush_names(directory)
+
+
+def _flush_names(directory: Path) -> None:
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -21,7 +21,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -33,8 +32,6 @@ from hamid.plugin.matching import best_match, matches, served_matches
 from hamid.plugin.slots import preferred_slots, slot_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hamid.aiokit.latest import Latest
     from hamid.kubelet.port import AdvertisedDevice, ContainerGrant, PreferredRequest
     from hamid.model.device import DeviceShare
@@ -50,10 +47,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-def _random_grant_id() -> str:
-    return secrets.token_hex(8)
-
-
 @dataclass(slots=True, kw_only=True)
 class DevicePlugin:
     """Answers the kubelet; implements `hamid.kubelet.port.DevicePluginHandler`."""
@@ -66,7 +59,6 @@ class DevicePlugin:
     owners: Owners
     undecided: UndecidedPolicy
     metrics: PluginMetrics
-    new_grant_id: Callable[[], str] = _random_grant_id
     _steered: tuple[frozenset[str], Match] | None = None
     # Keeps two overlapping calls from taking the same container for theirs.
     _allocating: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -94,14 +86,15 @@ class DevicePlugin:
             if served is not None:
                 log.info("grant repeated", pod=served.pod_key, container=served.container_name)
                 return await self._grant(replace(served, slot_ids=tuple(sorted(slot_ids))))
+            shares = await self._shares(match, slot_ids)
             grant = Grant(
-                grant_id=self.new_grant_id(),
+                grant_id=self.journal.new_grant_id(),
                 pod_uid=match.pod.pod_uid,
                 namespace=match.pod.namespace,
                 pod_name=match.pod.name,
                 container_name=match.container_name,
                 slot_ids=tuple(sorted(slot_ids)),
-                shares=await self._shares(match, slot_ids),
+                shares=shares,
                 priority=match.allocation.priority if match.allocation else None,
                 sharing=match.container.sharing,
             )
@@ -152,6 +145,7 @@ class DevicePlugin:
             if current != right:
                 await self.journal.write(right)
             await self.files.write(right)
+        await self.journal.prepare()
 
     def _mend(self, guessed: Grant, right: Grant) -> None:
         """Say that a grant passes to its true owner, or refuse where that would do harm."""

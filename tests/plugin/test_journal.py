@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import os
 
 import orjson
@@ -206,6 +207,115 @@ async def test_a_write_that_a_crash_cut_off_leaves_nothing(directory, thread):
     journal = await opened(directory, thread)
 
     assert journal.grants() == ()
+    assert files(directory) == []
+
+
+@pytest.fixture
+def flushes(monkeypatch):
+    """The flushes to disk so far, by what was waited for."""
+    called = []
+    for name in ("fsync", "fdatasync"):
+        flush = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda fd, name=name, flush=flush: (called.append(name), flush(fd))
+        )
+    return called
+
+
+async def prepared(directory, thread, most=4):
+    journal = Journal(directory=directory, thread=thread, prepared_most=most)
+    await journal.load()
+    return journal
+
+
+async def test_a_new_grant_waits_for_the_disk_once_where_its_file_was_prepared(
+    directory, thread, flushes
+):
+    journal = await prepared(directory, thread)
+    flushes.clear()
+    grant = make_grant(journal.new_grant_id())
+
+    await journal.write(grant)
+
+    assert flushes == ["fdatasync"]
+    assert decode_grant((directory / f"{grant.grant_id}.json").read_bytes()) == grant
+    assert (await opened(directory, thread)).grants() == (grant,)
+
+
+async def test_a_grant_that_is_written_again_is_never_written_over(directory, thread, flushes):
+    """What is on disk is good until what takes its place is."""
+    journal = await prepared(directory, thread)
+    grant = make_grant(journal.new_grant_id())
+    await journal.write(grant)
+    before = (directory / f"{grant.grant_id}.json").stat().st_ino
+    flushes.clear()
+
+    await journal.write(grant.finalized())
+
+    assert flushes == ["fsync", "fsync"]
+    assert (directory / f"{grant.grant_id}.json").stat().st_ino != before
+    assert (await opened(directory, thread)).grants() == (grant.finalized(),)
+
+
+async def test_files_are_prepared_anew_once_half_of_them_are_used(directory, thread):
+    journal = await prepared(directory, thread)
+    assert len(files(directory)) == 4
+
+    for number in range(3):
+        await journal.write(make_grant(journal.new_grant_id(), pod_name=f"pod-{number}"))
+        await journal.prepare()
+        left = 4 - 1 - number if number < 2 else 4
+        assert len(files(directory)) == number + 1 + left
+
+
+async def test_grants_go_on_where_no_file_is_prepared_any_more(directory, thread):
+    journal = await prepared(directory, thread, most=1)
+    ids = [journal.new_grant_id() for _ in range(3)]
+
+    for number, grant_id in enumerate(ids):
+        await journal.write(make_grant(grant_id, pod_name=f"pod-{number}"))
+
+    assert len(set(ids)) == 3
+    assert len((await opened(directory, thread)).grants()) == 3
+
+
+async def test_files_that_were_prepared_and_not_used_are_no_grants(directory, thread, logs):
+    await prepared(directory, thread)
+
+    journal = await opened(directory, thread)
+
+    assert journal.grants() == ()
+    assert files(directory) == []
+    assert not [line for line in logs if line["log_level"] != "info"]
+
+
+async def test_where_nothing_can_be_prepared_nothing_fails(directory, thread):
+    journal = await prepared(directory, thread)
+    for path in directory.iterdir():
+        path.unlink()
+    directory.rmdir()
+    while journal._prepared:
+        journal.new_grant_id()
+
+    await journal.prepare()
+
+    with pytest.raises(StateError):
+        await journal.write(make_grant(journal.new_grant_id()))
+
+
+async def test_half_a_grant_is_none(directory, thread, monkeypatch):
+    journal = await prepared(directory, thread)
+    grant = make_grant(journal.new_grant_id())
+
+    def fail(_file):
+        raise OSError(errno.EIO, "the disk is ill")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(StateError, match="the disk is ill"):
+        await journal.write(grant)
+
+    assert journal.grants() == ()
+    assert (await opened(directory, thread)).grants() == ()
     assert files(directory) == []
 
 
