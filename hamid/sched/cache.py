@@ -69,6 +69,7 @@ class ClusterCache:
         self._pods: dict[str, PodRecord] = {}
         self._reservations = Reservations(clock=clock)
         self._booked_on: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
         self._strangers: dict[str, _Asking] = {}
         self._asking_of: dict[str, _Asking] = {}
         self._synced: set[str] = set()
@@ -90,7 +91,7 @@ class ClusterCache:
             (
                 "malformed_nodes",
                 "Nodes whose registration cannot be read.",
-                lambda: sum(bool(node.problem) for node in nodes.values()),
+                lambda: len(self._problems),
             ),
             (
                 "malformed_pods",
@@ -110,9 +111,10 @@ class ClusterCache:
 
     def snapshot(self, node_name: str) -> NodeSnapshot | None:
         """The node as it is now, or None if there is no such node."""
-        return self.known((node_name,)).get(node_name)
+        self._expire()
+        return self._shown.get(node_name)
 
-    def known(self, node_names: Iterable[str]) -> Mapping[str, NodeSnapshot]:
+    def known(self, node_names: tuple[str, ...]) -> Mapping[str, NodeSnapshot]:
         """Those of the nodes that there are, as they are now, in the order given."""
         self._expire()
         return self._shown.of(node_names)
@@ -153,7 +155,7 @@ class ClusterCache:
 
     def node_problems(self) -> Mapping[str, str]:
         """Why the registrations of some nodes cannot be read."""
-        return {name: node.problem for name, node in self._nodes.items() if node.problem}
+        return self._problems
 
     async def wait_for_pod(self, pod_uid: str) -> PodRecord | None:
         """The pod, as soon as the watch shows it, or None after `pod_wait_s`."""
@@ -287,6 +289,7 @@ class ClusterCache:
         self._pods.clear()
         self._reservations.clear()
         self._booked_on.clear()
+        self._problems.clear()
         self._strangers.clear()
         self._asking_of.clear()
         self._synced.clear()
@@ -299,21 +302,29 @@ class ClusterCache:
         for name in [name for name in self._nodes if name not in listed]:
             self.drop_node(name)
         for note in listed.values():
-            self._node(note.node_name).take(note)
+            self._take_note(note)
         self._synced.add("nodes")
         self._news.tell()
 
     def take_node(self, node: JsonObject) -> None:
         """Take the news of one node."""
-        note = self._read_node(node)
-        self._node(note.node_name).take(note)
+        self._take_note(self._read_node(node))
 
     def drop_node(self, node_name: str) -> None:
         """The node is gone; what its pods hold is kept for as long as they are there."""
         node = self._nodes.get(node_name)
         if node is not None:
             node.lose()
+            self._problems.pop(node_name, None)
             self._drop_unused(node_name)
+
+    def _take_note(self, note: NodeNote) -> None:
+        node = self._node(note.node_name)
+        node.take(note)
+        if node.problem:
+            self._problems[note.node_name] = node.problem
+        else:
+            self._problems.pop(note.node_name, None)
 
     def _read_node(self, node: JsonObject) -> NodeNote:
         return read_node(node, names=self._settings.resources)

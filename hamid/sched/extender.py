@@ -243,7 +243,7 @@ class Extender:
         return FilterResult(node_names=(node_name,), failed=others)
 
     def _reserve(
-        self, request: PodRequest, payer: Payer | None, names: Sequence[str]
+        self, request: PodRequest, payer: Payer | None, names: tuple[str, ...]
     ) -> tuple[Placement | Unplaceable, Mapping[str, NodeSnapshot]]:
         """Place the pod on one of the nodes and keep the room, instead of what was kept.
 
@@ -289,7 +289,7 @@ class Extender:
                     arrivals.count(record.pod_uid, shapes_held(record.allocation, record.host))
         arrivals.observe(request)
 
-    def _snapshots(self, names: Sequence[str]) -> Mapping[str, NodeSnapshot]:
+    def _snapshots(self, names: tuple[str, ...]) -> Mapping[str, NodeSnapshot]:
         known = self._cache.known(names)
         if len(known) == len(names):
             return known
