@@ -88,6 +88,8 @@ class Replay:
         for node in nodes:
             book = self._books[node.name] = NodeBook(node.name)
             book.register(node.devices)
+            book.cordon(node.cordoned)
+            book.link(node.links)
             book.offer(node.host)
             chooser.put(book.snapshot())
         devices = [device for node in nodes for device in node.devices]

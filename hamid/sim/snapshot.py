@@ -1,4 +1,4 @@
-"""A live cluster as it was at one moment: its nodes, and its pods as tasks.
+"""A live cluster as it was at one moment: its nodes with cordons and links, and its pods as tasks.
 
 Pods come again in the order of their creation, on nodes that are empty, and stay. Pods that have
 ended do not come, nor those whose request cannot be read; the latter are counted.
@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from hamid.codec.node_annotation import decode_node_inventory
-from hamid.codec.pod_host import decode_node_host, decode_pod_host
+from hamid.codec.pod_host import decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
 from hamid.errors import AnnotationError, RequestError, TraceError
-from hamid.model import names as wire
 from hamid.model.request import ContainerKind, PodRequest
+from hamid.sched.records import read_node
 from hamid.sim.workload import SimNode, load_milli
 
 if TYPE_CHECKING:
@@ -98,21 +98,22 @@ def read_snapshot(
         except RequestError:
             unreadable_count += 1
     return Snapshot(
-        nodes=tuple(_node(node) for node in copy.nodes),
+        nodes=tuple(_node(node, names) for node in copy.nodes),
         tasks=tuple(tasks),
         unreadable_count=unreadable_count,
     )
 
 
-def _node(node: JsonObject) -> SimNode:
-    meta = node.get("metadata") or {}
-    name = str(meta.get("name", ""))
-    text = (meta.get("annotations") or {}).get(wire.NODE_REGISTER)
+def _node(node: JsonObject, names: ResourceNames) -> SimNode:
+    note = read_node(node, names=names)
+    name, text = note.node_name, note.inventory_text
     try:
         devices = decode_node_inventory(text, node_name=name).devices if text else ()
     except AnnotationError as error:
         raise TraceError(error.message, hint=error.hint) from error
-    return SimNode(name=name, devices=devices, host=decode_node_host(node))
+    return SimNode(
+        name=name, devices=devices, host=note.host, cordoned=note.cordoned, links=note.links
+    )
 
 
 def _task(pod: JsonObject, names: ResourceNames, defaults: RequestDefaults) -> PodTask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
@@ -18,10 +18,10 @@ from hamid.model.request import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Self
 
-    from hamid.model.device import Device
+    from hamid.model.device import Device, DeviceUuid
     from hamid.model.node import HostAmount
     from hamid.model.quantities import MemoryRequest
 
@@ -31,11 +31,18 @@ MILLI: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimNode:
-    """A node before anything runs on it; without a host amount it takes any."""
+    """A node before anything runs on it; without a host amount it takes any.
+
+    Attributes:
+        cordoned: devices that take nothing.
+        links: device → other device → how well they are linked; empty where it is not known.
+    """
 
     name: str
     devices: tuple[Device, ...]
     host: HostAmount | None = None
+    cordoned: frozenset[DeviceUuid] = frozenset()
+    links: Mapping[DeviceUuid, Mapping[DeviceUuid, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -30,7 +31,7 @@ def make_sim_node(name="node-a", count=2, host=ROOM):
 
 def task(percent=100, name="task", **overrides):
     values = {"memory": MemoryPercent(percent=percent), "core_percent": percent}
-    return Task(name=name, device_count=1, **{**values, **overrides})
+    return Task(**{"name": name, "device_count": 1, **values, **overrides})
 
 
 def run(tasks, *nodes, policy=PolicyName.FRAGMENTATION, **options):
@@ -126,3 +127,30 @@ def test_the_last_point_is_what_is_at_the_end():
 
     assert [p.arrived_percent for p in outcome.points] == pytest.approx([0.32])
     assert outcome.points[-1].allocated_percent == pytest.approx(outcome.allocated_percent)
+
+
+def test_cordons_and_links_count_as_in_the_cluster():
+    node = make_sim_node(count=4)
+    first, second, third, fourth = (device.device_uuid for device in node.devices)
+    links = {first: {second: 1, third: 9}, second: {third: 1}}
+    node = replace(node, cordoned=frozenset({fourth}), links=links)
+    pair = task(device_count=2)
+
+    chosen = Recording()
+    Replay((node,), chosen).run([pair, task(), task()])
+
+    assert [set(uuids) for uuids in chosen.given] == [{first, third}, {second}, set()]
+
+
+class Recording(ProductChooser):
+    """Remembers which cards it gave."""
+
+    def __init__(self):
+        super().__init__()
+        self.given = []
+
+    def choose(self, request):
+        found = super().choose(request)
+        containers = () if found is None else found[1]
+        self.given.append([share.device_uuid for c in containers for share in c.shares])
+        return found

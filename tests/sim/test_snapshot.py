@@ -2,7 +2,7 @@ import pytest
 
 from hamid.codec.cluster_copy import ClusterCopy
 from hamid.errors import TraceError
-from hamid.model.names import NODE_REGISTER, ResourceNames
+from hamid.model.names import NODE_REGISTER, NODE_REGISTER_4PD, NODE_SCORE, ResourceNames
 from hamid.model.request import RequestDefaults
 from hamid.sim.snapshot import read_snapshot
 from tests.builders import container_object, pod_object
@@ -64,3 +64,23 @@ def test_a_registration_that_cannot_be_read_is_refused():
 
     with pytest.raises(TraceError, match="node-a"):
         snapshot_of(node)
+
+
+def test_cordons_and_links_of_nodes_come_along():
+    node = registered("node-a", make_devices(2), cordoned=("card-1",))
+    node["metadata"]["annotations"][NODE_SCORE] = '[{"uuid": "card-0", "score": {"card-1": 7}}]'
+
+    (found,) = snapshot_of(node).nodes
+
+    assert found.cordoned == {"card-1"}
+    assert found.links == {"card-0": {"card-1": 7}}
+
+
+def test_nodes_that_register_under_the_old_name_have_cards_too():
+    node = registered("node-a")
+    annotations = node["metadata"]["annotations"]
+    annotations[NODE_REGISTER_4PD] = annotations.pop(NODE_REGISTER)
+
+    (found,) = snapshot_of(node).nodes
+
+    assert len(found.devices) == 1
