@@ -48,11 +48,10 @@ void budget_want(struct hamid_budget *budget, uint64_t now_ns)
 		__atomic_store_n(&budget->wanted_ns, now_ns, __ATOMIC_RELAXED);
 }
 
-uint64_t budget_try(struct hamid_budget *budget, uint64_t cost_ns, uint64_t rate)
+uint64_t budget_try(struct hamid_budget *budget, uint64_t now_ns, uint64_t cost_ns, uint64_t rate)
 {
 	uint64_t due = __atomic_load_n(&budget->due_ns, __ATOMIC_RELAXED);
 	for (;;) {
-		const uint64_t now_ns = budget_now_ns();
 		const struct throttle_verdict verdict = throttle_step(due, now_ns, cost_ns, rate);
 		if (verdict.wait_ns)
 			__atomic_store_n(&budget->waited_ns, now_ns, __ATOMIC_RELAXED);

@@ -16,8 +16,8 @@ uint64_t budget_now_ns(void);
 /* Somebody has work for the device; the host lends what nobody has work for. */
 void budget_want(struct hamid_budget *budget, uint64_t now_ns);
 
-/* One try: 0 when the cost is charged, else how long it is to wait. `rate`: thousandths. */
-uint64_t budget_try(struct hamid_budget *budget, uint64_t cost_ns, uint64_t rate);
+/* One try, now: 0 when the cost is charged, else how long it is to wait. `rate`: thousandths. */
+uint64_t budget_try(struct hamid_budget *budget, uint64_t now_ns, uint64_t cost_ns, uint64_t rate);
 
 /* Sleep until the word is due, but no longer than until the rate should be looked at again. */
 void budget_sleep(struct hamid_budget *budget, uint64_t wait_ns);

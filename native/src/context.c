@@ -10,8 +10,10 @@
 
 enum { UNKNOWN, FILLING, KNOWN };
 
+_Atomic bool context_has_several;
 static struct pages_device devices[ORDINALS_MAX];
 static _Atomic int states[ORDINALS_MAX];
+static _Atomic int known_count;
 
 static _Atomic uint64_t contexts_gone = 1; /* how often; the thread's memory is of one count */
 static CUcontext last_gone[GONE_KEPT]; /* the last of them, by count; read and written while it is taken */
@@ -56,6 +58,8 @@ CUresult context_device(CUdevice ordinal, struct pages_device **ret_device)
 		int expected = UNKNOWN;
 		if (atomic_compare_exchange_strong(&states[ordinal], &expected, FILLING)) {
 			__builtin_memcpy(device->uuid, uuid, sizeof uuid);
+			if (atomic_fetch_add(&known_count, 1) > 0)
+				atomic_store(&context_has_several, true);
 			atomic_store_explicit(&states[ordinal], KNOWN, memory_order_release);
 		}
 		/* Another thread copies a few bytes at this moment. */

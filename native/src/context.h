@@ -7,6 +7,9 @@
  */
 #pragma once
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "cuda_subset.h"
 #include "pages.h"
 
@@ -15,6 +18,9 @@ struct whereabouts {
 	CUdevice ordinal;
 	struct pages_device *device;
 };
+
+/* Has this process to do with more than one device? Of contexts that no call of ours made, after their first launch. */
+extern _Atomic bool context_has_several;
 
 /* "GPU-xxxxxxxx-…" of an ordinal; of a MIG instance its own. The driver's error if it has none. */
 CUresult context_uuid(CUdevice ordinal, char ret_uuid[HAMID_UUID_BYTES]);

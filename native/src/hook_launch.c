@@ -49,8 +49,7 @@ bool launch_from_credit(const void *handle, uint64_t blocks, CUstream stream)
 		credit->handle = handle;
 		credit->blocks = blocks;
 	}
-	if (!credit->cost_ns || credit->cost_ns > credit->left_ns ||
-	    ((uintptr_t)stream <= 2 && !launch_is_in_context()))
+	if (!credit->cost_ns || credit->cost_ns > credit->left_ns || !launch_is_there(stream))
 		return false;
 	credit->left_ns -= credit->cost_ns;
 	return true;
@@ -71,7 +70,7 @@ static void take_credit(const struct launch_ticket *ticket, uint64_t launched_ns
 	const uint64_t wanted_ns =
 		smaller(smaller(2 * launched_ns, LAUNCH_LOOK_EVERY * launch->charged_ns), CREDIT_NS);
 	if (!wanted_ns || launch->charged_ns > CREDIT_NS / 4 ||
-	    budget_try(ticket->budget, wanted_ns, ticket->rate) > 0)
+	    budget_try(ticket->budget, launch->now_ns, wanted_ns, ticket->rate) > 0)
 		return;
 	launch_credit.stream = launch->stream;
 	launch_credit.context = launch->there.context;
@@ -129,17 +128,18 @@ static CUresult look(const struct whereabouts *there, uint64_t now_ns, struct pa
  * What a launch will probably cost. The second of an unknown kind waits for what the first took, but
  * not for long: it may be that the first waits for the second.
  */
-static uint64_t known_cost(const struct whereabouts *there, uint64_t kind, struct hamid_budget *budget,
+static uint64_t known_cost(struct measure_launch *launch, struct hamid_budget *budget,
 			   const struct pages_rate *rate)
 {
-	uint64_t now_ns = budget_now_ns(), pause_ns = FIRST_PAUSE_NS;
-	const uint64_t started_ns = now_ns;
+	const uint64_t started_ns = launch->now_ns;
+	uint64_t pause_ns = FIRST_PAUSE_NS;
 	for (;;) {
-		measure_collect(there, budget, paying(rate), rate->is_contended);
-		const uint64_t cost_ns = costs_get(kind);
+		measure_collect(&launch->there, budget, paying(rate), rate->is_contended);
+		const uint64_t cost_ns = costs_get(launch->kind);
 		if (cost_ns)
 			return cost_ns;
-		const uint64_t first_ns = costs_first_ns(kind, now_ns);
+		const uint64_t now_ns = launch->now_ns;
+		const uint64_t first_ns = costs_first_ns(launch->kind, now_ns);
 		if (first_ns == now_ns || now_ns - started_ns > FIRST_WAIT_NS)
 			return COSTS_UNKNOWN_NS;
 		if (now_ns - first_ns > FIRST_WAIT_NS)
@@ -147,7 +147,7 @@ static uint64_t known_cost(const struct whereabouts *there, uint64_t kind, struc
 									   COSTS_UNKNOWN_NS;
 		budget_sleep(budget, pause_ns);
 		pause_ns += pause_ns / 2;
-		now_ns = budget_now_ns();
+		launch->now_ns = budget_now_ns();
 	}
 }
 
@@ -180,7 +180,7 @@ static uint64_t try_to_start(const struct measure_launch *launch, struct hamid_b
 		__atomic_store_n(&budget->waited_ns, budget_now_ns(), __ATOMIC_RELAXED);
 		return REFILL_NS;
 	}
-	return budget_try(budget, launch->charged_ns, rate->permille);
+	return budget_try(budget, launch->now_ns, launch->charged_ns, rate->permille);
 }
 
 /* Charge the launch, waiting as long as it takes. An error, or no rate: it need not be charged any more. */
@@ -232,11 +232,10 @@ CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_
 
 	budget_want(budget, launch.now_ns);
 	const uint64_t launched_ns = give_credit_back(budget, paying(&rate));
-	launch.charged_ns = known_cost(&there, launch.kind, budget, &rate);
+	launch.charged_ns = known_cost(&launch, budget, &rate);
 	cr = wait_to_start(&launch, budget, &rate);
 	if (cr != CUDA_SUCCESS || !rate.permille)
 		return cr;
-	launch.now_ns = budget_now_ns();
 	*ret_ticket = (struct launch_ticket){
 		.is_charged = true,
 		.rate = rate.permille,

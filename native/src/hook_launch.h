@@ -50,17 +50,25 @@ extern __thread __attribute__((tls_model("initial-exec"))) struct launch_credit 
 /* Is it paid for by what this thread has left? Then it is charged. */
 bool launch_from_credit(const void *handle, uint64_t blocks, CUstream stream);
 
-/* Of streams that every context has: is it that of the credit's device? */
+/* Of a stream that every context has: is it that of the credit's context? */
 bool launch_is_in_context(void);
 
-/* The same, quickly for a launch like the one before in a stream that says which context it is of. */
+/* Is the stream of the credit's device? */
+static inline bool launch_is_there(CUstream stream)
+{
+	return (uintptr_t)stream > 2 ||
+	       !atomic_load_explicit(&context_has_several, memory_order_relaxed) ||
+	       launch_is_in_context();
+}
+
+/* The same, quickly for a launch like the one before. */
 static inline bool launch_is_paid(const void *handle, uint64_t blocks, CUstream stream)
 {
 	struct launch_credit *credit = &launch_credit;
 	if (handle != credit->handle || blocks != credit->blocks || stream != credit->stream ||
 	    credit->cost_ns - 1 >= credit->left_ns)
 		return launch_from_credit(handle, blocks, stream);
-	if ((uintptr_t)stream <= 2 && !launch_is_in_context())
+	if (!launch_is_there(stream))
 		return false;
 	credit->left_ns -= credit->cost_ns;
 	return true;

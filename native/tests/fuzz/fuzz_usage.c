@@ -105,10 +105,10 @@ static void check_budget(void)
 	if (!budget)
 		return;
 	budget_want(budget, budget_now_ns());
-	MUST(budget_try(budget, UINT64_MAX, 1) <= THROTTLE_DEBT_NS);
-	MUST(budget_try(budget, 0, 1000) <= THROTTLE_DEBT_NS);
+	MUST(budget_try(budget, budget_now_ns(), UINT64_MAX, 1) <= THROTTLE_DEBT_NS);
+	MUST(budget_try(budget, budget_now_ns(), 0, 1000) <= THROTTLE_DEBT_NS);
 	budget_correct(budget, INT64_MIN, 300);
-	MUST(budget_try(budget, 1, 1000) <= THROTTLE_DEBT_NS);
+	MUST(budget_try(budget, budget_now_ns(), 1, 1000) <= THROTTLE_DEBT_NS);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

@@ -112,15 +112,15 @@ int main(void)
 	CHECK("the shared word is charged and corrected")
 	{
 		struct hamid_budget budget = {0};
-		EXPECT_EQUAL(budget_try(&budget, 1000 * MS, 500), 0);
+		EXPECT_EQUAL(budget_try(&budget, START, 1000 * MS, 500), 0);
 		EXPECT_EQUAL(budget.waited_ns, 0);
-		const uint64_t wait_ns = budget_try(&budget, MS, 500);
+		const uint64_t wait_ns = budget_try(&budget, START, MS, 500);
 		EXPECT(wait_ns > 0 && wait_ns <= 2000 * MS);
 		EXPECT(budget.waited_ns > 0);
 		EXPECT_EQUAL(budget.charged_ns, 1000 * MS);
 		budget_correct(&budget, -1000 * (int64_t)MS, 500);
 		EXPECT_EQUAL(budget.charged_ns, 0);
-		EXPECT_EQUAL(budget_try(&budget, MS, 500), 0);
+		EXPECT_EQUAL(budget_try(&budget, budget_now_ns(), MS, 500), 0);
 	}
 
 	CHECK("a corrected rate may be over the whole, or tiny")
