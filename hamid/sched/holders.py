@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from hamid.sched.placement.preemption import HeldNode, Holder
@@ -14,58 +15,80 @@ if TYPE_CHECKING:
     from hamid.codec.disruption_budget import Budget
     from hamid.codec.extender import NodeVictims
     from hamid.model.allocation import PodAllocation
+    from hamid.model.node import NodeSnapshot
     from hamid.sched.cache import ClusterCache
-    from hamid.sched.nominations import Nominations
     from hamid.sched.records import PodRecord
 
 STUCK_S: Final = 60.0
 """A pod that is still there so long after its time will not go by waiting for it."""
 
 
-def held_nodes(
-    cache: ClusterCache,
-    nominations: Nominations,
-    *,
-    record: PodRecord,
-    given: Mapping[str, NodeVictims],
-    budgets: Sequence[Budget],
-    now_s: float,
-) -> tuple[HeldNode, ...]:
-    """The nodes as this pod sees them, with those that hold their cards.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What is known of those that hold cards at one moment; worked up beside the loop.
 
-    Args:
-        cache: what is known.
-        nominations: what is promised to others.
-        record: the pod that is to get room.
-        given: the nodes that it may go to, with the pods that are evicted there in any case.
+    Attributes:
+        records: of all pods.
+        victims: those that are evicted for others already, by UID.
         budgets: those of the cluster.
+        spared: whom the Eviction API has refused to evict; None where it is not asked. It refuses
+            whom several budgets count, too, whatever these allow.
         now_s: seconds since the epoch.
     """
-    nodes = nominations.laid_over(
-        {name: node for name in given if (node := cache.snapshot(name)) is not None},
-        pod_uid=record.pod_uid,
-        priority=record.priority,
-    )
-    holders: dict[str, list[Holder]] = {name: [] for name in nodes}
-    expected = nominations.victims()
-    for each in cache.pod_records():
-        if each.allocation is not None and each.node_name in holders:
-            found = _holder(each, each.allocation, budgets, now_s)
-            if each.pod_uid in expected:
-                found = replace(found, is_leaving=True)
-            holders[each.node_name].append(found)
-    return tuple(
-        HeldNode(
-            node=node,
-            holders=tuple(holders[name]),
-            given=frozenset(given[name].pod_uids),
-            violations=given[name].violations,
+
+    records: Sequence[PodRecord]
+    victims: frozenset[str] = frozenset()
+    budgets: Sequence[Budget] = ()
+    spared: frozenset[str] | None = None
+    now_s: float = 0.0
+
+    def on(
+        self, nodes: Mapping[str, NodeSnapshot], given: Mapping[str, NodeVictims]
+    ) -> tuple[HeldNode, ...]:
+        """The nodes with those that hold their cards; without those where nobody has to go.
+
+        Args:
+            nodes: as the pod sees them that is to get room.
+            given: by node, the pods that are evicted there in any case.
+        """
+        budgets: dict[str, list[Budget]] = {}
+        for budget in self.budgets:
+            budgets.setdefault(budget.namespace, []).append(budget)
+        holders: dict[str, list[Holder]] = {name: [] for name in nodes}
+        for each in self.records:
+            if each.allocation is not None and each.node_name in holders:
+                found = self._holder(each, each.allocation, budgets.get(each.namespace, ()))
+                holders[each.node_name].append(found)
+        return tuple(
+            HeldNode(
+                node=node,
+                holders=tuple(holders[name]),
+                given=frozenset(given[name].pod_uids),
+                violations=given[name].violations,
+            )
+            for name, node in nodes.items()
+            if holders[name] or given[name].pod_uids
         )
-        for name, node in nodes.items()
-        if holders[name] or given[name].pod_uids
-    )
+
+    def _holder(
+        self, record: PodRecord, allocation: PodAllocation, budgets: Sequence[Budget]
+    ) -> Holder:
+        counting = frozenset(b.key for b in budgets if b.counts(record.namespace, record.labels))
+        is_stuck = bool(record.leaves_at) and self.now_s > time_of(record.leaves_at) + STUCK_S
+        is_spared = self.spared is not None and (len(counting) > 1 or record.pod_uid in self.spared)
+        return Holder(
+            pod_uid=record.pod_uid,
+            allocation=allocation,
+            is_initialized=record.is_initialized,
+            priority=record.priority,
+            started_at_s=time_of(record.started_at),
+            budgets=counting,
+            is_leaving=record.pod_uid in self.victims or (bool(record.leaves_at) and not is_stuck),
+            is_protected=record.is_protected or is_stuck or is_spared,
+        )
 
 
+@lru_cache(maxsize=16_384)
 def time_of(text: str) -> float:
     """Seconds since the epoch; 0 where nothing is said."""
     return datetime.fromisoformat(text).timestamp() if text else 0.0
@@ -82,19 +105,3 @@ def longest_grace_s(
         elif record.pod_uid in pod_uids:
             left.append(record.grace_s)
     return max(left)
-
-
-def _holder(
-    record: PodRecord, allocation: PodAllocation, budgets: Sequence[Budget], now_s: float
-) -> Holder:
-    is_stuck = bool(record.leaves_at) and now_s > time_of(record.leaves_at) + STUCK_S
-    return Holder(
-        pod_uid=record.pod_uid,
-        allocation=allocation,
-        is_initialized=record.is_initialized,
-        priority=record.priority,
-        started_at_s=time_of(record.started_at),
-        budgets=frozenset(b.key for b in budgets if b.counts(record.namespace, record.labels)),
-        is_leaving=bool(record.leaves_at) and not is_stuck,
-        is_protected=record.is_protected or is_stuck,
-    )

@@ -31,7 +31,7 @@ from hamid.kube.errors import Conflict, NotFound, TooManyRequests, Unavailable
 from hamid.kube.events import Subject
 from hamid.kube.port import POD_DISRUPTION_BUDGETS
 from hamid.model.quota import charge, overdrafts
-from hamid.sched.holders import held_nodes, longest_grace_s
+from hamid.sched.holders import Holdings, longest_grace_s
 from hamid.sched.nominations import Nomination
 from hamid.sched.placement.preemption import Preemptor as Asking
 from hamid.sched.placement.preemption import eviction
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
     from hamid.sched.nominations import Nominations
-    from hamid.sched.placement.preemption import Eviction, HeldNode
+    from hamid.sched.placement.preemption import Eviction
     from hamid.sched.records import PodRecord
     from hamid.sched.refused import LastTry, Refused
     from hamid.sched.settings import SchedSettings
@@ -230,16 +230,18 @@ class Preemptor:
         if record.request is None:
             return None
         now_s = self.wall_clock()
-        nodes = held_nodes(
-            self.cache,
-            self.nominations,
-            record=record,
-            given=given,
+        nodes = self.nominations.laid_over(
+            {name: node for name in given if (node := self.cache.snapshot(name)) is not None},
+            pod_uid=record.pod_uid,
+            priority=record.priority,
+        )
+        holdings = Holdings(
+            records=self.cache.pod_records(),
+            victims=self.nominations.victims(),
             budgets=budgets,
+            spared=None if may_violate else frozenset(self._spared),
             now_s=now_s,
         )
-        if not may_violate:
-            nodes = tuple(map(self._sparing, nodes))
         asking = Asking(
             request=record.request,
             priority=record.priority,
@@ -249,26 +251,13 @@ class Preemptor:
             now_s=now_s,
         )
         began_at_s = self.clock()
-        found = await asyncio.to_thread(eviction, asking, nodes)
+        found = await asyncio.to_thread(lambda: eviction(asking, holdings.on(nodes, given)))
         self.rest_s = self.clock() - began_at_s
         if found is None:
             return None
         # Quotas are no shortage of cards: who is over them is not helped by any eviction.
         asked = charge(found.placement.allocation(record.pod_uid))
         return None if overdrafts(self.cache.bounds(record.payer), asked) else found
-
-    def _sparing(self, held: HeldNode) -> HeldNode:
-        """The node where nobody is chosen of whom the Eviction API says no.
-
-        It does so of pods that several budgets count, whatever these allow.
-        """
-        holders = (
-            replace(holder, is_protected=True)
-            if len(holder.budgets) > 1 or holder.pod_uid in self._spared
-            else holder
-            for holder in held.holders
-        )
-        return replace(held, holders=tuple(holders))
 
     async def elsewhere(self, record: PodRecord, names: Collection[str]) -> Eviction | None:
         """Whom we shall evict for the pod on nodes other than these; None if nobody.

@@ -1,10 +1,11 @@
+import pytest
+
 from hamid.codec.disruption_budget import Budget
 from hamid.codec.extender import NodeVictims
-from hamid.sched.holders import held_nodes, longest_grace_s, time_of
-from hamid.sched.nominations import Nomination, Nominations
-from tests.sched.builders import make_allocation, make_share
+from hamid.sched.holders import Holdings, longest_grace_s, time_of
+from tests.sched.builders import make_share
 from tests.sched.objects import bound, registered, waiting
-from tests.sched.world import Clock, make_cache
+from tests.sched.world import make_cache
 
 NOW_S = 10_000.0
 LEAVING = "1970-01-01T02:46:50Z"  # ten seconds after now
@@ -27,14 +28,9 @@ def holding(uid, *, labels=None, leaves_at=None, **spec):
     return pod
 
 
-def seen(cache, *, given=(), budgets=(), nominations=None):
-    (node,) = held_nodes(
-        cache,
-        nominations or Nominations(clock=Clock(), freed=lambda _: None),
-        record=cache.pod("new"),
-        given={"node-a": NodeVictims(pod_uids=tuple(given)), "gone": NodeVictims(pod_uids=())},
-        budgets=budgets,
-        now_s=NOW_S,
+def seen(cache, *, given=(), **known):
+    (node,) = Holdings(records=cache.pod_records(), now_s=NOW_S, **known).on(
+        cache.known(("node-a",)), {"node-a": NodeVictims(pod_uids=tuple(given))}
     )
     return node
 
@@ -69,21 +65,34 @@ def test_the_systems_own_are_protected():
     assert holder.is_protected
 
 
-def test_what_is_promised_to_others_is_in_the_way_and_their_victims_leave():
-    nominations = Nominations(clock=Clock(), freed=lambda _: None)
-    nominations.put(
-        Nomination(
-            allocation=make_allocation(make_share("card-0", memory_mib=5_000), uid="other"),
-            priority=0,
-            victims=frozenset({"victim"}),
-            expires_at=1e9,
-        )
+def test_who_is_evicted_for_another_leaves():
+    (holder,) = seen(cache_with(holding("victim")), victims=frozenset({"victim"})).holders
+
+    assert holder.is_leaving
+
+
+@pytest.mark.parametrize(
+    ("spared", "protected"),
+    [
+        pytest.param(None, [False, False, False], id="evicted by deletion"),
+        pytest.param(frozenset(), [True, False, False], id="by the API, all but of two budgets"),
+        pytest.param(frozenset({"refused"}), [True, False, True], id="and whom it has refused"),
+    ],
+)
+def test_who_cannot_be_evicted_is_protected_where_it_is_asked(spared, protected):
+    cache = cache_with(
+        holding("two", labels={"app": "web", "tier": "front"}),
+        holding("one", labels={"app": "web"}),
+        holding("refused"),
     )
+    budgets = [
+        Budget(key=key, namespace="default", allowed=5, selector={"matchLabels": {key: value}})
+        for key, value in (("app", "web"), ("tier", "front"))
+    ]
 
-    found = seen(cache_with(holding("victim")), nominations=nominations)
+    holders = seen(cache, budgets=budgets, spared=spared).holders
 
-    assert found.node.usages[0].memory_used_mib == 6_000
-    assert [holder.is_leaving for holder in found.holders] == [True]
+    assert [holder.is_protected for holder in holders] == protected
 
 
 def test_a_node_without_holders_counts_where_others_are_evicted_anyway():
