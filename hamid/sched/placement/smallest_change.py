@@ -20,12 +20,10 @@ that cannot do better than what was found already is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hamid.model.device import WHOLE_DEVICE_PERCENT
 from hamid.model.request import PolicyName
 from hamid.model.shortfall import Resource
 from hamid.sched.placement.change import (
@@ -40,24 +38,20 @@ from hamid.sched.placement.change import (
     with_amount,
     without,
 )
+from hamid.sched.placement.distance import HELPED, Distance, heals_any, smaller_cores, without_cores
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import NodePlacement, in_order, place_on_node
 from hamid.sched.placement.search import Search
 from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from hamid.model.device import DeviceUuid
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import ContainerRequest, PodRequest
-    from hamid.model.shortfall import Shortfall
+    from hamid.sched.placement.distance import Helped
     from hamid.sched.placement.policy import Policies
     from hamid.sched.placement.refusal import Refusal
-
-
-_Helped = Callable[["Shortfall"], int | None]
-"""How far a change must go at least to heal one shortfall; None where it never does."""
 
 
 def smallest_changes(
@@ -89,46 +83,11 @@ def smallest_changes(
     return tuple(change for change in found if change is not None)
 
 
-class _Refused:
-    """Why a node refuses a container, card by card.
-
-    Attributes:
-        missing_count: how many more cards would have to do.
-    """
-
-    __slots__ = ("_cards", "missing_count")
-
-    def __init__(self, refusal: Refusal) -> None:
-        self.missing_count = refusal.needed_count - refusal.fitting_count
-        cards: dict[DeviceUuid, list[Shortfall]] = {}
-        for shortfall in refusal.shortfalls:
-            if shortfall.device_uuid is not None:
-                cards.setdefault(shortfall.device_uuid, []).append(shortfall)
-        self._cards = tuple(cards.values())
-
-    def bound(self, helped: _Helped) -> int | None:
-        """How far a change must go at least for the node to do; None if it never does."""
-        healed: list[int] = []
-        for shortfalls in self._cards:
-            most = 1
-            for shortfall in shortfalls:
-                gap = helped(shortfall)
-                if gap is None:
-                    break
-                most = max(most, gap)
-            else:
-                healed.append(most)
-        missing = self.missing_count
-        if not 0 < missing <= len(healed):
-            return None
-        return min(healed) if missing == 1 else sorted(healed)[missing - 1]
-
-
 class _Tried(NamedTuple):
     """A node, and why it refuses each container alone; None where it would take it."""
 
     node: NodeSnapshot
-    refusals: tuple[_Refused | None, ...]
+    refusals: tuple[Distance | None, ...]
 
 
 class _Trials:
@@ -156,7 +115,7 @@ class _Trials:
                 found = (known[node.node_name],)
             else:
                 found = tuple(self._refusal(each, ordered) for each in alone)
-            refusals = tuple(None if each is None else _Refused(each) for each in found)
+            refusals = tuple(None if each is None else Distance(each) for each in found)
             self._tried.append(_Tried(ordered, refusals))
             if not any(refusals) and self._fits(request, ordered):
                 self.has_room = True
@@ -194,11 +153,11 @@ class _Trials:
         if not container.core_percent or asked_of(container, memory) <= 1:
             return None
         coreless = with_amount(self._request, name, Amount.CORES, 0)
-        of_memory = self._lowest(coreless, container, memory, helped=_coreless(_HELPED[memory]))
+        of_memory = self._lowest(coreless, container, memory, helped=without_cores(HELPED[memory]))
         if of_memory is None:
             return None
         smaller = with_amount(self._request, name, memory, of_memory[0].fitting)
-        of_cores = self._lowest(smaller, container, Amount.CORES, helped=_smaller)
+        of_cores = self._lowest(smaller, container, Amount.CORES, helped=smaller_cores)
         if of_cores is None:
             return None
         return self._change(ChangeKind.PART, of_cores[1], of_memory[0], of_cores[0])
@@ -213,7 +172,7 @@ class _Trials:
         container: ContainerRequest,
         amount: Amount,
         *,
-        helped: _Helped | None = None,
+        helped: Helped | None = None,
     ) -> tuple[Lowered, str] | None:
         """The most of the amount that fits anywhere, and where.
 
@@ -232,7 +191,7 @@ class _Trials:
             return self._fits(with_amount(request, name, amount, asked - less), node)
 
         index = self._request.requests.index(container)
-        for bound, node in self._candidates(index, helped or _HELPED.get(amount)):
+        for bound, node in self._candidates(index, helped or HELPED.get(amount)):
             most = limit if best is None else best[0] - 1
             if bound > most:
                 break
@@ -243,7 +202,7 @@ class _Trials:
         lowered = Lowered(container_name=name, amount=amount, asked=asked, fitting=asked - best[0])
         return lowered, best[1]
 
-    def _candidates(self, index: int, helped: _Helped | None) -> list[tuple[int, NodeSnapshot]]:
+    def _candidates(self, index: int, helped: Helped | None) -> list[tuple[int, NodeSnapshot]]:
         """Nodes that may take the pod with less, and how much less at least; the least first."""
         found: list[tuple[int, NodeSnapshot]] = []
         for node, refusals in self._tried:
@@ -280,7 +239,7 @@ class _Trials:
         resources = {resource for name in names for resource in DROPPABLE[name]}
         for node, refusals in self._tried:
             if all(
-                refusal is None or refusal.bound(_heals(resources)) is not None
+                refusal is None or refusal.bound(heals_any(resources)) is not None
                 for refusal in refusals
             ) and self._fits(request, node):
                 return node.node_name
@@ -289,7 +248,7 @@ class _Trials:
     def uncordoned(self) -> Change | None:
         """The fewest cards of one node."""
         best: Change | None = None
-        heals = _heals({Resource.CORDON})
+        heals = heals_any({Resource.CORDON})
         for node, refusals in self._tried:
             if not node.cordoned or any(r is not None and not r.bound(heals) for r in refusals):
                 continue
@@ -320,59 +279,6 @@ def _first(is_true: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-# Which cards share a NUMA node may change with anything: one step heals that.
-
-
-def _memory_gap(shortfall: Shortfall) -> int | None:
-    if shortfall.resource is Resource.MEMORY_MIB:
-        return shortfall.requested - (shortfall.capacity - shortfall.used)
-    return 1 if shortfall.resource is Resource.NUMA else None
-
-
-def _percent_gap(shortfall: Shortfall) -> int | None:
-    return 1 if shortfall.resource in _MEMORY_OR_NUMA else None
-
-
-def _cores_gap(shortfall: Shortfall) -> int | None:
-    if shortfall.resource is Resource.CORE_PERCENT:
-        free = shortfall.capacity - shortfall.used
-        return shortfall.requested - free if free > 0 else None
-    if shortfall.resource is Resource.EXCLUSIVITY:
-        return 1 if shortfall.requested >= WHOLE_DEVICE_PERCENT else None
-    return 1 if shortfall.resource is Resource.NUMA else None
-
-
-def _coreless(helped: _Helped) -> _Helped:
-    """Where no cores are asked for any more."""
-
-    def gap(shortfall: Shortfall) -> int | None:
-        if shortfall.resource is Resource.CORE_PERCENT:
-            is_all_promised = 0 < shortfall.capacity <= shortfall.used
-            return None if is_all_promised else 1
-        if shortfall.resource is Resource.EXCLUSIVITY:
-            return 1 if shortfall.requested >= WHOLE_DEVICE_PERCENT else None
-        return helped(shortfall)
-
-    return gap
-
-
-def _smaller(shortfall: Shortfall) -> int | None:
-    """Fewer cores, where less memory is asked for already."""
-    return 1 if shortfall.resource is Resource.MEMORY_MIB else _cores_gap(shortfall)
-
-
-def _heals(resources: Iterable[Resource]) -> _Helped:
-    """One step heals any of these; which cards share a NUMA node may change with any."""
-    healed = {*resources, Resource.NUMA}
-    return lambda shortfall: 1 if shortfall.resource in healed else None
-
-
-_HELPED: Final[Mapping[Amount, _Helped]] = {
-    Amount.MEMORY_MIB: _memory_gap,
-    Amount.MEMORY_PERCENT: _percent_gap,
-    Amount.CORES: _cores_gap,
-}
-_MEMORY_OR_NUMA: Final = frozenset({Resource.MEMORY_MIB, Resource.NUMA})
 _LEAST: Final = {
     Amount.MEMORY_MIB: 1,
     Amount.MEMORY_PERCENT: 1,
