@@ -23,18 +23,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from hamid.aiokit.backoff import Backoff
 from hamid.codec.secret import bundle_patch, decode_secret, encode_secret
 from hamid.errors import KubeError, WireError
 from hamid.kube.errors import NotFound
 from hamid.kube.port import MUTATING_WEBHOOKS, SECRETS, PatchKind
 from hamid.sched import tls_state as tls
+from hamid.sched.trouble import Trouble
 from hamid.web.errors import CertificateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hamid.errors import HamidError
     from hamid.kube.port import JsonObject, KubePort
     from hamid.sched.certificate_settings import CertificateSettings
     from hamid.sched.leadership import Leadership
@@ -46,41 +45,6 @@ log = structlog.get_logger(__name__)
 FIRST_READ_PATIENCE = 6
 """So many times a new replica looks for a certificate before it says that something is wrong: for
 about half a minute. On a new cluster, the leader has to be found and to make it first."""
-
-
-@dataclass(slots=True)
-class Trouble:
-    """Says when something begins to fail, and when it works again; and how long to wait.
-
-    Attributes:
-        began, ended: the log events.
-    """
-
-    began: str
-    ended: str
-    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, max_s=30.0))
-    is_on: bool = False
-
-    def begin(self, error: HamidError, *, patience: int = 0) -> float:
-        """Note a failure; returns how long to wait before the next try.
-
-        Args:
-            error: what failed.
-            patience: so many failures are to be expected: before, nobody has to act.
-        """
-        if self.backoff.failures == patience:
-            log.warning(self.began, error=error.message, hint=error.hint)
-        elif not self.is_on:
-            log.info(self.began, error=error.message)
-        self.is_on = True
-        return self.backoff.next_delay_s()
-
-    def end(self) -> None:
-        """Note that it works."""
-        if self.is_on:
-            log.info(self.ended)
-        self.is_on = False
-        self.backoff.reset()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from hamid.aiokit.backoff import Backoff
 from hamid.codec.endpoints import (
     encode_endpoints,
     encode_slice,
@@ -27,6 +26,7 @@ from hamid.codec.endpoints import (
 from hamid.errors import KubeError
 from hamid.kube.errors import AlreadyExists, Forbidden, NotFound
 from hamid.kube.port import ENDPOINT_SLICES, ENDPOINTS, SERVICES
+from hamid.sched.trouble import Trouble
 
 if TYPE_CHECKING:
     from hamid.codec.endpoints import ServerAddress
@@ -47,8 +47,12 @@ class LeaderEndpoint:
     settings: EndpointSettings
     name: str = "leader-endpoint"
     _has_slices: bool | None = field(default=None, init=False)
-    _is_failing: bool = field(default=False, init=False)
-    _backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, max_s=15.0), repr=False)
+    _trouble: Trouble = field(
+        default_factory=lambda: Trouble(
+            "leader endpoint not published", "leader endpoint published again"
+        ),
+        init=False,
+    )
 
     async def run(self) -> None:
         """Publish, and look again now and then whether it still stands, until cancelled."""
@@ -60,14 +64,8 @@ class LeaderEndpoint:
         try:
             await self._publish()
         except KubeError as error:
-            if not self._is_failing:
-                log.warning("leader endpoint not published", error=error.message, hint=error.hint)
-            self._is_failing = True
-            return self._backoff.next_delay_s()
-        if self._is_failing:
-            log.info("leader endpoint published again", address=self.server.address)
-        self._is_failing = False
-        self._backoff.reset()
+            return self._trouble.begin(error)
+        self._trouble.end()
         return self.settings.interval_s
 
     async def _publish(self) -> None:

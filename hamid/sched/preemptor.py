@@ -35,6 +35,7 @@ from hamid.sched.holders import Holdings, longest_grace_s
 from hamid.sched.nominations import Nomination
 from hamid.sched.placement.preemption import Preemptor as Asking
 from hamid.sched.placement.preemption import eviction
+from hamid.sched.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -116,7 +117,9 @@ class Preemptor:
     _looked_at: dict[str, LastTry] = field(default_factory=dict, init=False)
     _hopeless: dict[tuple[PodRequest | None, int], float] = field(default_factory=dict, init=False)
     _spared: dict[str, float] = field(default_factory=dict, init=False)
-    _is_failing: bool = field(default=False, init=False)
+    _trouble: Trouble = field(
+        default_factory=lambda: Trouble("no room can be made", "room can be made again"), init=False
+    )
     rest_s: float = field(default=0.0, init=False)
 
     async def run(self) -> None:
@@ -154,9 +157,9 @@ class Preemptor:
                 # Half of the time at most: kube-scheduler's calls want the same interpreter.
                 await pause(self.rest_s)
         except KubeError as error:
-            self._complain(error)
+            self._trouble.begin(error)
             return False
-        self._is_failing = False
+        self._trouble.end()
         return is_any_left or len(asking) > _AT_ONCE
 
     async def budgets(self) -> tuple[Budget, ...]:
@@ -356,11 +359,6 @@ class Preemptor:
             message=f"evicted from {victim.node_name}: its cards are needed by pod "
             f"{record.pod_key} of priority {record.priority}; this pod has {victim.priority}",
         )
-
-    def _complain(self, error: KubeError) -> None:
-        if not self._is_failing:
-            log.warning("no room can be made", error=error.message, hint=error.hint)
-        self._is_failing = True
 
 
 def _kind_of(record: PodRecord) -> tuple[PodRequest | None, int]:
