@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from hamid.daemon.compose import Clocks
 from hamid.daemon.simulate.applying import apply_plan
-from hamid.daemon.simulate.cluster import Clocks, simulated_cluster
+from hamid.daemon.simulate.cluster import simulated_cluster
 from hamid.daemon.simulate.nodes import DEFAULT_NODES, SimulatedCards, SimulatedNode
 from hamid.daemon.simulate.plan import make_plan
 from hamid.model.names import ResourceNames
@@ -31,8 +31,7 @@ async def simulation(
     """The cluster, these manifests applied."""
     library = tmp_path / "libhamid.so"
     library.write_bytes(b"\x7fELF and nothing more")
-    clocks = Clocks(monotonic=time.monotonic, wall=lambda: time.clock_gettime(time.CLOCK_REALTIME))
-    async with simulated_cluster(nodes, library=library, clocks=clocks, status_port=0) as cluster:
+    async with simulated_cluster(nodes, library=library, clocks=Clocks(), status_port=0) as cluster:
         await apply(cluster, tmp_path, *documents)
         yield cluster
 

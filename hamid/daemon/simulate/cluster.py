@@ -22,13 +22,13 @@ from hamid.aiokit.services import running
 from hamid.daemon.conditions import Conditions
 from hamid.daemon.debug import DebugPages
 from hamid.daemon.explain_pages import ExplainPages
-from hamid.daemon.plugin_role import RoleMetrics
+from hamid.daemon.plugin_role import PluginPorts, RoleMetrics
 from hamid.daemon.scheduler_role import SchedulerPorts, SchedulerRole
 from hamid.daemon.settings import AddressSettings, HookSettings, Identity, Settings
 from hamid.daemon.simulate.controller import WorkloadController
 from hamid.daemon.simulate.extender_client import ExtenderClient
 from hamid.daemon.simulate.ground import LOOPBACK, port_or_any, short_directory
-from hamid.daemon.simulate.node import NodeParts, simulated_node
+from hamid.daemon.simulate.node import simulated_node
 from hamid.daemon.simulate.outcomes import Outcomes
 from hamid.daemon.simulate.roster import Roster, pod_key
 from hamid.daemon.simulate.scheduler import SimulatedScheduler
@@ -42,6 +42,7 @@ from hamid.kube.settings import KubeSettings
 from hamid.kube.watch import Reflector, WatchMetrics
 from hamid.kubelet.metrics import KubeletMetrics
 from hamid.model.names import NODE_REGISTER
+from hamid.nvml.fake import FakeNvml
 from hamid.plugin.exporter import NodeCollector
 from hamid.plugin.metrics import PluginMetrics
 from hamid.sched.extender import PREFIX
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from hamid.daemon.compose import Clocks
     from hamid.daemon.simulate.node import NodeInSimulation
     from hamid.daemon.simulate.nodes import SimulatedNode
     from hamid.kube.port import JsonObject, KubePort
@@ -64,14 +66,6 @@ WEBHOOK_SITE: Final = "webhook"
 WEBHOOK_CONFIGURATION: Final = "hamid"
 PATIENCE_S: Final = 60.0
 """How long a pod may take to find its place; milliseconds are usual."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Clocks:
-    """Monotonic seconds, and seconds since 1970."""
-
-    monotonic: Callable[[], float]
-    wall: Callable[[], float]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -269,14 +263,15 @@ class _Builder:
         kube = await self.stack.enter_async_context(
             KubeClient.open(self.settings.kube, registry=CollectorRegistry())
         )
-        parts = NodeParts(
+        ports = PluginPorts(
             kube=kube,
-            settings=self.settings,
+            nvml=FakeNvml.of_cards(node.simulated_cards()),
             metrics=self.metrics,
             clock=self.clocks.monotonic,
             wall_clock=self.clocks.wall,
         )
-        return await self.stack.enter_async_context(simulated_node(node, parts, root=root))
+        running_node = simulated_node(node, self.settings, ports, root=root)
+        return await self.stack.enter_async_context(running_node)
 
     def show(self, role: SchedulerRole, nodes: Sequence[NodeInSimulation]) -> None:
         """Fill /metrics, /debug and /readyz."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hamid.aiokit.services import running
+from hamid.daemon.compose import Clocks
 from hamid.daemon.lifecycle import cancelled_by_signals
 from hamid.daemon.logs import LogFormat, configure_logs
 from hamid.daemon.simulate.applying import apply_plan
-from hamid.daemon.simulate.cluster import Clocks, simulated_cluster
+from hamid.daemon.simulate.cluster import simulated_cluster
 from hamid.daemon.simulate.ground import built_library
 from hamid.daemon.simulate.nodes import DEFAULT_NODES, load_nodes
 from hamid.daemon.simulate.outcomes import PodState
@@ -102,7 +102,6 @@ async def _live(simulation: Simulation, log_level: LogLevel) -> int:
 def _cluster(
     simulation: Simulation, *, status_port: int
 ) -> AbstractAsyncContextManager[SimulatedCluster]:
-    clocks = Clocks(monotonic=time.monotonic, wall=lambda: time.clock_gettime(time.CLOCK_REALTIME))
     return simulated_cluster(
-        simulation.nodes, library=simulation.library, clocks=clocks, status_port=status_port
+        simulation.nodes, library=simulation.library, clocks=Clocks(), status_port=status_port
     )

@@ -7,35 +7,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hamid.aiokit.services import running
-from hamid.daemon.plugin_role import PluginPorts, plugin_role
+from hamid.daemon.plugin_role import plugin_role
 from hamid.daemon.settings import Identity
 from hamid.daemon.simulate.kubelet import NodeStatusWriter, SimulatedKubelet, node_object
 from hamid.kube.port import NODES, PODS
 from hamid.kube.watch import Reflector
 from hamid.kubelet.fake import FakeKubelet
 from hamid.model.quantities import MIB
-from hamid.nvml.fake import FakeNvml
 from hamid.plugin.settings import PluginSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from hamid.daemon.plugin_role import PluginRole, RoleMetrics
+    from hamid.daemon.plugin_role import PluginPorts, PluginRole
     from hamid.daemon.settings import Settings
     from hamid.daemon.simulate.nodes import SimulatedNode
-    from hamid.kube.port import KubePort
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeParts:
-    """What all nodes share."""
-
-    kube: KubePort
-    settings: Settings
-    metrics: RoleMetrics
-    clock: Callable[[], float]
-    wall_clock: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,51 +42,42 @@ class NodeInSimulation:
     name: str
     cards: Sequence[Card]
     kubelet: FakeKubelet
-    nvml: FakeNvml
     plugin: PluginRole | None
 
 
 @asynccontextmanager
 async def simulated_node(
-    node: SimulatedNode, parts: NodeParts, *, root: Path
+    node: SimulatedNode, settings: Settings, ports: PluginPorts, *, root: Path
 ) -> AsyncIterator[NodeInSimulation]:
-    """Run the node for as long as the block lasts; it begins when its cards are allocatable."""
-    resource_name = parts.settings.sched.resources.count
+    """Run the node for as long as the block lasts; it begins when its cards are allocatable.
+
+    The settings are those of the whole simulation; client and driver are the node's own. The path of
+    `root` must be short: unix sockets live there.
+    """
+    resource_name = settings.sched.resources.count
     cards = node.simulated_cards()
-    nvml = FakeNvml.of_cards(cards)
-    await parts.kube.create(NODES, node_object(node))
+    await ports.kube.create(NODES, node_object(node))
     async with AsyncExitStack() as stack:
         kubelet = await stack.enter_async_context(FakeKubelet(root))
         plugin = None
         if cards:
-            settings = _node_settings(parts.settings, node.name, root)
-            plugin = await stack.enter_async_context(
-                plugin_role(
-                    settings,
-                    PluginPorts(
-                        kube=parts.kube,
-                        nvml=nvml,
-                        metrics=parts.metrics,
-                        clock=parts.clock,
-                        wall_clock=parts.wall_clock,
-                    ),
-                )
-            )
+            settings = _node_settings(settings, node.name, root)
+            plugin = await stack.enter_async_context(plugin_role(settings, ports))
             slots = len(cards) * settings.plugin.device_split_count
             await kubelet.wait_for_allocatable(resource_name, slots)
         simulated = SimulatedKubelet(
-            node_name=node.name, resource_name=resource_name, kube=parts.kube, kubelet=kubelet
+            node_name=node.name, resource_name=resource_name, kube=ports.kube, kubelet=kubelet
         )
         watch = Reflector(
-            kube=parts.kube,
+            kube=ports.kube,
             resource=PODS,
             sink=simulated,
             name=f"kubelet-pod-watch-{node.name}",
             field_selector=f"spec.nodeName={node.name}",
-            clock=parts.wall_clock,
-            metrics=parts.metrics.watch,
+            clock=ports.wall_clock,
+            metrics=ports.metrics.watch,
         )
-        status = NodeStatusWriter(node_name=node.name, kube=parts.kube, kubelet=kubelet)
+        status = NodeStatusWriter(node_name=node.name, kube=ports.kube, kubelet=kubelet)
         await stack.enter_async_context(running(simulated, status, watch))
         yield NodeInSimulation(
             name=node.name,
@@ -113,7 +91,6 @@ async def simulated_node(
                 for card in cards
             ),
             kubelet=kubelet,
-            nvml=nvml,
             plugin=plugin,
         )
 
