@@ -68,13 +68,8 @@ NODE = "node-1"
 NAMESPACE = "hamid"
 RESOURCE = ResourceNames().count
 DEADLINE_S = 30.0
-LEASE = LeaseSettings(
-    namespace=NAMESPACE,
-    lease_duration_s=2.0,
-    renew_deadline_s=1.0,
-    retry_period_s=0.2,
-    slow_poll_s=2.0,
-)
+# Soon looked at, so that a follower learns at once that it leads; not soon lost by a slow machine.
+LEASE = LeaseSettings(namespace=NAMESPACE, retry_period_s=0.2)
 
 
 async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:

@@ -90,6 +90,7 @@ def test_a_dry_run_runs_nothing(tmp_path):
         capture_output=True,
         check=False,
         cwd=ROOT,
+        env=a_persons_environment(),
         timeout=100,
     )
 
