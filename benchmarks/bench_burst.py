@@ -13,12 +13,10 @@ import json
 import sys
 import tempfile
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.bench_footprint import cpu_s
@@ -140,10 +138,8 @@ def _check(made: Stand, pods: int) -> None:
 
 def _figures(daemon: Daemon) -> dict[str, Histogram]:
     """What the daemon says of its time so far."""
-    port = yaml.safe_load(daemon.config.read_text())["addresses"]["status_port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
-        samples = [sample for family in families for sample in family.samples]
+    families = text_string_to_metric_families(daemon.status("/metrics"))
+    samples = [sample for family in families for sample in family.samples]
 
     def total(name: str, labels: Mapping[str, str]) -> float:
         return sum(

@@ -32,8 +32,9 @@ import signal
 import sys
 import tempfile
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,7 @@ import aiohttp
 import yaml
 
 from benchmarks.scenarios import node_object, registered
+from benchmarks.stand import free_port
 from hamid.aiokit.ticker import every
 from hamid.model.names import SCHEDULER_NAME, ResourceNames
 from tests.cluster.books import books_of
@@ -49,12 +51,13 @@ from tests.cluster.harness import helm, running_cluster
 from tests.cluster.heartbeats import heartbeats
 from tests.cluster.rawapi import (
     Call,
+    CallFailed,
     patch_call,
     pod_watch,
     pods_path,
     raw_api,
 )
-from tests.cluster.stand import LEADER_LABEL, Daemon, filled, free_port, merged
+from tests.cluster.stand import LEADER_LABEL, Daemon, filled, merged
 from tests.deploy.rendering import CHART, NAMESPACE, rendered, run_helm, scheduler_configuration
 
 if TYPE_CHECKING:
@@ -71,7 +74,6 @@ if TYPE_CHECKING:
 PORT: Final = 18443
 SLOTS: Final = 10
 RESOURCES: Final = ResourceNames()
-HTTP_OK: Final = 200
 DEADLINE_S: Final = 60
 VALUES: Final = (
     *("--set", "scheduler.replicas=0"),
@@ -232,11 +234,17 @@ class Fleet:
     def delete_pods(
         self, names: Iterable[str], *, namespace: str = "default", grace_s: int = 0
     ) -> None:
-        """Delete these; with a grace they stay, terminating, until deleted without."""
-        body = {"gracePeriodSeconds": grace_s}
+        """Delete these, if they are still there; with a grace they stay until deleted without."""
+        gone, body = frozenset({HTTPStatus.NOT_FOUND}), {"gracePeriodSeconds": grace_s}
         self.api.call_all(
-            Call(method="DELETE", path=pods_path(namespace, name), body=body) for name in names
+            Call(method="DELETE", path=pods_path(namespace, name), body=body, expected=gone)
+            for name in names
         )
+
+    def clear_pods(self) -> None:
+        """Delete all pods, and keep no record of any: names come again."""
+        self.delete_pods(list(self.watch.pods))
+        self.watch.clear()
 
     def report_running(self, names: Iterable[str], *, namespace: str = "default") -> None:
         """Write the statuses that kubelets of running pods write."""
@@ -248,6 +256,21 @@ class Fleet:
         self.api.call_all(
             patch_call(f"{pods_path(namespace, name)}/status", {"status": status}) for name in names
         )
+
+    # What pods may name.
+
+    def create_priority_class(self, name: str, value: int, *options: str) -> None:
+        """Create it, and return once the API server takes pods of it, which may be a moment later."""
+        self.cluster.kubectl("create", "priorityclass", name, f"--value={value}", *options)
+        probe = gpu_pod("probe", priorityClassName=name)
+        call = Call(method="POST", path=f"{pods_path()}?dryRun=All", body=probe)
+        self.api.run(self._until_taken(call), timeout_s=DEADLINE_S)
+
+    async def _until_taken(self, call: Call) -> None:
+        async for _ in every(0.05):
+            with suppress(CallFailed):
+                await self.api.ask(call)
+                return
 
     # hamid.
 

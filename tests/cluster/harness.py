@@ -26,6 +26,7 @@ UP = Path(__file__).parent / "up"
 BUSYBOX = "localhost/busybox:1"
 GLIBC = "localhost/glibc:1"
 CANNOT, NOT_BUILT = 3, 4  # exit codes of build.sh
+LIST_TIMEOUT_S = 60
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -178,9 +179,10 @@ class Cluster:
         self.kubectl("apply", "-f", "-", stdin=manifests)
 
     def get(self, resource: str, name: str, *, namespace: str = "default") -> Object:
-        return json.loads(
+        found: Object = json.loads(
             self.kubectl("get", resource, name, "--namespace", namespace, "-o", "json")
         )
+        return found
 
     def wait_for(
         self,
@@ -196,9 +198,10 @@ class Cluster:
         `resource` is `pods`, `leases.coordination.k8s.io`, …: the plural and the group,
         version v1. `namespace` None is the whole cluster, or for a resource that has none.
         """
-        until = time.monotonic() + timeout_s
         path, query = _collection(resource, namespace), {"labelSelector": selector}
-        listed = json.loads(b"".join(self._read(path, query, until=until)))
+        listing = self._read(path, query, until=time.monotonic() + LIST_TIMEOUT_S)
+        listed = json.loads(b"".join(listing))
+        until = time.monotonic() + timeout_s
         objects: dict[str, Object] = {item["metadata"]["name"]: item for item in listed["items"]}
         query |= {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"]}
         lines = self._read(path, query, until=until)
@@ -206,7 +209,7 @@ class Cluster:
             while not (answer := wanted(objects)):
                 _take_in(json.loads(next(lines)), objects)
         except TimeoutError:
-            seen = json.dumps({name: item.get("status") for name, item in objects.items()})
+            seen = json.dumps({name: _state_of(item) for name, item in objects.items()})
             raise AssertionError(
                 f"gave up on {resource} after {timeout_s} s; last seen: {seen[:4000]}"
             ) from None
@@ -228,16 +231,24 @@ class Cluster:
         return found
 
     def wait_for_event(
-        self, name: str, reason: str, *, namespace: str = "default", timeout_s: float = 60
+        self,
+        name: str,
+        reason: str,
+        *,
+        containing: str = "",
+        namespace: str = "default",
+        timeout_s: float = 60,
     ) -> str:
-        """The message of the first event of this reason about the object of this name."""
+        """The message of an event of this reason about the object of this name, with these words."""
 
         def wanted(events: Mapping[str, Object]) -> str | None:
             return next(
                 (
                     event["message"]
                     for event in events.values()
-                    if event["involvedObject"]["name"] == name and event["reason"] == reason
+                    if event["involvedObject"]["name"] == name
+                    and event["reason"] == reason
+                    and containing in event["message"]
                 ),
                 None,
             )
@@ -375,6 +386,11 @@ def _collection(resource: str, namespace: str | None) -> str:
     plural, _, group = resource.partition(".")
     prefix = f"/apis/{group}/v1" if group else "/api/v1"
     return f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
+
+
+def _state_of(item: Object) -> object:
+    """What says most about it; of an event, its words."""
+    return item.get("status") or item.get("message")
 
 
 def _take_in(event: Object, objects: dict[str, Object]) -> None:

@@ -17,7 +17,7 @@ import aiohttp
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from tests.cluster.harness import Cluster
@@ -41,12 +41,17 @@ class WatchEnded(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of the API server."""
+    """One call of the API server.
+
+    Attributes:
+        expected: refusals that are answers as good as any.
+    """
 
     method: str
     path: str
     body: Any = None
     content_type: str = "application/json"
+    expected: frozenset[int] = frozenset()
 
 
 class RawApi:
@@ -84,7 +89,7 @@ class RawApi:
         """One call's answer; raises CallFailed."""
         return self.run(self.ask(Call(method=method, path=path, body=body)))
 
-    def call_all(self, calls: Iterable[Call]) -> list[Object]:
+    def call_all(self, calls: Iterable[Call]) -> Sequence[Object]:
         """All answers, in the order of the calls, which go out many at once."""
         return self.run(self.ask_all(calls))
 
@@ -102,13 +107,13 @@ class RawApi:
             headers={"Content-Type": call.content_type},
         ) as response:
             said = await response.read()
-        if response.status >= HTTPStatus.BAD_REQUEST:
+        if response.status >= HTTPStatus.BAD_REQUEST and response.status not in call.expected:
             raise CallFailed(call, response.status, said.decode(errors="replace"))
         answer = orjson.loads(said)
         assert isinstance(answer, dict)
         return answer
 
-    async def ask_all(self, calls: Iterable[Call]) -> list[Object]:
+    async def ask_all(self, calls: Iterable[Call]) -> Sequence[Object]:
         """All answers, in the order of the calls; at the first failure the rest is left."""
         left = iter(enumerate(calls))
         answers: dict[int, Object] = {}
@@ -212,6 +217,12 @@ class PodWatch:
         with self._news:
             for name in names:
                 self.bound_at_s.pop(name, None)
+
+    def clear(self, *, timeout_s: float = 60) -> None:
+        """Wait until no pod is there, and keep no record of any: names come again."""
+        assert self.wait_for(lambda: not self.pods, timeout_s=timeout_s), sorted(self.pods)
+        with self._news:
+            self.bound_at_s.clear()
 
     async def follow(self, api: RawApi, path: str) -> None:
         """Follow until cancelled."""

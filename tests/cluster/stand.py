@@ -12,26 +12,31 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import yaml
 
+from benchmarks.stand import free_port
 from hamid.model.names import LEASE_STANDBYS
 from hamid.nvml.profiles import make_profile
+from tests.cluster.books import books_of
 from tests.cluster.forwarder import Forwarder
 from tests.cluster.harness import helm
+from tests.cluster.rawapi import raw_api
 from tests.deploy.rendering import CHART, NAMESPACE, rendered, run_helm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tests.cluster.books import Books
     from tests.cluster.harness import Cluster
 
 NATIVE = Path(__file__).parents[2] / "native" / "build"
@@ -54,6 +59,13 @@ class Daemon:
     log: Path
     environment: Mapping[str, str]
     process: subprocess.Popen[bytes] | None = None
+
+    def status(self, path: str) -> str:
+        """What its status site answers."""
+        port = yaml.safe_load(self.config.read_text())["addresses"]["status_port"]
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
 
     def start(self) -> None:
         """Start it; whoever needs it ready waits for what it does."""
@@ -154,6 +166,12 @@ class Stand:
         self.daemons[name] = daemon
         return daemon
 
+    def books(self, name: str) -> Books:
+        """What the annotations say, beside what the daemon of this name says; it has to lead."""
+        daemon = self.daemons[name]
+        with raw_api(self.cluster) as api:
+            return books_of(api, lambda page: json.loads(daemon.status(f"/debug/{page}")))
+
     def wait_for_leader(self, *, other_than: str = "") -> str:
         """The identity on the lease, once there is one (another one than this)."""
         lease = lease_name()
@@ -174,7 +192,8 @@ class Stand:
         self.cluster.wait_for(
             "leases.coordination.k8s.io",
             lambda leases: (
-                node_name in leases[lease]["metadata"]["annotations"].get(LEASE_STANDBYS, "")
+                node_name
+                in leases[lease]["metadata"].get("annotations", {}).get(LEASE_STANDBYS, "")
             ),
             namespace=NAMESPACE,
         )
@@ -196,6 +215,15 @@ class Stand:
         )
         assert found
         self.extender.target = found
+
+    def wait_until_admitting(self, manifest: str) -> None:
+        """Wait until the API server takes this: one of its connections may lead to who is gone."""
+        until = time.monotonic() + 60
+        while True:
+            done = self.cluster.try_kubectl("apply", "--dry-run=server", "-f", "-", stdin=manifest)
+            if done.returncode == 0:
+                return
+            assert time.monotonic() < until, done.stderr
 
     def wait_for_slots(self, count: int, *, timeout_s: float = 60) -> None:
         """Wait until node-1 has so many slots to give."""
@@ -333,15 +361,7 @@ def bridge_address(cluster: Cluster) -> str:
     """An address of this machine that is not loopback: EndpointSlices take no other."""
     node = cluster.get("node", "node-1")
     addresses = node["status"]["addresses"]
-    return next(a["address"] for a in addresses if a["type"] == "InternalIP")
-
-
-def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return next(str(a["address"]) for a in addresses if a["type"] == "InternalIP")
 
 
 def run_release(cluster: Cluster, verb: str, *options: str) -> str:

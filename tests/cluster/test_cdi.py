@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.stand import stand
-from tests.cluster.tenants import container, grants, pod, results
+from tests.cluster.tenants import REFUSED, TAKEN, container, grants, pod, results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,8 @@ def test_limits_hold_that_came_by_cdi(hamid: Stand) -> None:
 
     for name, mib in (("prep", 64), ("main", 640)):
         assert results(hamid, "by-cdi", name) == [
-            (mib, "CUDA_SUCCESS"),
-            (1, "CUDA_ERROR_OUT_OF_MEMORY"),
+            (mib, TAKEN),
+            (1, REFUSED),
         ]
 
 

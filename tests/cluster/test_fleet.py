@@ -45,9 +45,7 @@ def whole_fleet() -> Iterator[Fleet]:
 def fleet(whole_fleet: Fleet) -> Iterator[Fleet]:
     """The nodes, with no pod on them; afterwards nobody holds anything."""
     yield whole_fleet
-    names = list(whole_fleet.watch.pods)
-    whole_fleet.delete_pods(names)
-    whole_fleet.watch.forget(names)
+    whole_fleet.clear_pods()
     books = whole_fleet.books()
     books.check()
     assert books.pods == 0

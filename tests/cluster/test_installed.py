@@ -20,7 +20,7 @@ import pytest
 
 from tests.cluster.harness import ClusterUnavailable, CommandFailed, do_without, helm
 from tests.cluster.stand import LEADER_LABEL, SIM, prepare_sim
-from tests.cluster.tenants import container, pod, results, totals_mib
+from tests.cluster.tenants import MIB, REFUSED, TAKEN, container, pod, results, taken, totals_bytes
 from tests.deploy.images import chart_images
 from tests.deploy.rendering import CHART, NAMESPACE, ChartRefused, run_helm
 
@@ -113,12 +113,6 @@ class Installed:
             name, "Succeeded" if arguments else "Running", timeout_s=120
         )
 
-    def take(self, name: str, *mib: str) -> list[tuple[int, str]]:
-        """What a new program in a running container gets."""
-        said = self.cluster.kubectl("exec", name, "-c", "main", "--", f"{SIM}/alloc_mib", *mib)
-        lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-        return [(line["mib"], line["result"]) for line in lines if line["call"] == "cuMemAlloc"]
-
 
 def values(cluster: Cluster, root: Path) -> dict[str, Any]:
     """What an operator sets who has simulated cards, no registry, and no kube-proxy."""
@@ -172,24 +166,21 @@ def hamid(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def import_image(cluster: Cluster, archive: Path) -> None:
     """Give node-1 the images of an archive, as a registry would."""
+    ctr(cluster, "images", "import", "--local", str(archive))
+
+
+def ctr(cluster: Cluster, *arguments: str) -> None:
+    """Have node-1's containerd do this."""
     address = str(cluster.node().containerd_socket)
-    command = [str(cluster.binaries / "ctr"), "--address", address, "-n", "k8s.io"]
-    subprocess.run(
-        [*command, "images", "import", "--local", str(archive)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    command = [str(cluster.binaries / "ctr"), "--address", address, "-n", "k8s.io", *arguments]
+    subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 def test_a_slice_holds_in_its_container(hamid: Installed) -> None:
     hamid.run("exact", "3000", "1")
 
-    assert results(hamid, "exact", "main") == [
-        (3000, "CUDA_SUCCESS"),
-        (1, "CUDA_ERROR_OUT_OF_MEMORY"),
-    ]
-    assert set(totals_mib(hamid, "exact", "main").values()) == {3000}
+    assert results(hamid, "exact", "main") == [(3000, TAKEN), (1, REFUSED)]
+    assert set(totals_bytes(hamid, "exact", "main").values()) == {3000 * MIB}
 
 
 def test_the_webhook_gives_pods_to_the_scheduler_of_the_chart(hamid: Installed) -> None:
@@ -220,9 +211,9 @@ def test_an_upgrade_leaves_tenants_alone(hamid: Installed) -> None:
 
     after = hamid.cluster.get("pod", "stays")
     assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
-    assert hamid.take("stays", "3000", "1")[-1] == (1, "CUDA_ERROR_OUT_OF_MEMORY")
+    assert taken(hamid, "stays", 3000 * MIB, 1) == [(3000 * MIB, TAKEN), (1, REFUSED)]
     hamid.run("later", "3000", "1")
-    assert results(hamid, "later", "main")[-1] == (1, "CUDA_ERROR_OUT_OF_MEMORY")
+    assert results(hamid, "later", "main") == [(3000, TAKEN), (1, REFUSED)]
 
 
 def test_a_daemon_that_only_schedules_is_not_root(hamid: Installed) -> None:
@@ -240,10 +231,7 @@ def test_uninstalled_it_is_gone_but_for_what_tenants_hold(hamid: Installed) -> N
 
     after = cluster.get("pod", "stays")
     assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
-    assert hamid.take("stays", "3000", "1") == [
-        (3000, "CUDA_SUCCESS"),
-        (1, "CUDA_ERROR_OUT_OF_MEMORY"),
-    ]
+    assert taken(hamid, "stays", 3000 * MIB, 1) == [(3000 * MIB, TAKEN), (1, REFUSED)]
     # The last to go are pods that take their time, and what the cluster collects by itself.
     for last in ("pods", "endpointslices.discovery.k8s.io"):
         cluster.wait_for(last, lambda found: not found, namespace=NAMESPACE)

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hamid.codec.node_annotation import encode_node_inventory
-from hamid.model.device import Device, DeviceUuid
-from hamid.model.names import NODE_REGISTER
-from hamid.model.node import NodeInventory
-from tests.cluster.fleet import gpu_pod, running_fleet
-from tests.cluster.harness import ClusterUnavailable, do_without
+from tests.cluster.fleet import gpu_pod
+from tests.cluster.one_card import CARD_MIB, one_card_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,49 +16,23 @@ if TYPE_CHECKING:
 
 PORT = 22443
 NODES = 3
-CARD_MIB = 16_000
-CLASSES = {"high": 1000, "middle": 500}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Fleet]:
-    """Nodes with one card of 16,000 MiB each."""
-    try:
-        with running_fleet(nodes=NODES, port=PORT) as made:
-            for number in range(NODES):
-                node = f"gpu-{number:04}"
-                made.annotate_node(node, {NODE_REGISTER: encode_node_inventory(inventory(node))})
-            for name, value in CLASSES.items():
-                made.cluster.kubectl("create", "priorityclass", name, f"--value={value}")
-            made.cluster.kubectl(
-                *("create", "priorityclass", "patient", "--value=1000"),
-                "--preemption-policy=Never",
-            )
-            yield made
-    except ClusterUnavailable as why:
-        do_without(why)
-
-
-def inventory(node: str) -> NodeInventory:
-    card = Device(
-        device_uuid=DeviceUuid(f"card-of-{node}"),
-        device_index=0,
-        model="NVIDIA-T4",
-        memory_mib=CARD_MIB,
-        slot_count=10,
-    )
-    return NodeInventory(node_name=node, devices=(card,))
+def whole_fleet() -> Iterator[Fleet]:
+    with one_card_fleet(nodes=NODES, port=PORT) as made:
+        made.create_priority_class("high", 1000)
+        made.create_priority_class("middle", 500)
+        made.create_priority_class("patient", 1000, "--preemption-policy=Never")
+        yield made
 
 
 @pytest.fixture
-def fleet(cluster: Fleet) -> Iterator[Fleet]:
+def fleet(whole_fleet: Fleet) -> Iterator[Fleet]:
     """The same, empty at the beginning."""
-    yield cluster
-    cluster.books().check()
-    names = list(cluster.watch.pods)
-    cluster.delete_pods(names)
-    cluster.watch.wait_gone(names)
-    cluster.watch.bound_at_s.clear()
+    yield whole_fleet
+    whole_fleet.books().check()
+    whole_fleet.clear_pods()
 
 
 def pod(name: str, *, memory_mib: int = CARD_MIB, grace_s: int = 0, **spec: Any) -> dict[str, Any]:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tests.cluster.harness import Object
 
 PORT = 22443
-SOON_S = 3.0
+SOON_S = (
+    20.0  # far from the next flush, which comes after five minutes; bench-wakeup has the figure
+)
 MEMORY, CARDS = "limits.nvidia.com/gpumem", "limits.nvidia.com/gpu"
 
 
@@ -36,10 +38,8 @@ def whole_fleet() -> Iterator[Fleet]:
 def fleet(whole_fleet: Fleet) -> Iterator[Fleet]:
     """Without pods and quotas before and after."""
     yield whole_fleet
-    names = list(whole_fleet.watch.pods)
     whole_fleet.cluster.kubectl("delete", "resourcequota", "--all")
-    whole_fleet.delete_pods(names)
-    whole_fleet.watch.forget(names)
+    whole_fleet.clear_pods()
 
 
 def set_quota(fleet: Fleet, hard: dict[str, int], *, name: str = "cards", **spec: object) -> None:
@@ -51,6 +51,11 @@ def set_quota(fleet: Fleet, hard: dict[str, int], *, name: str = "cards", **spec
     }
     fleet.cluster.apply(json.dumps(quota))
     assert wait_known(fleet, name, hard)
+    # Until the controller has counted once, the API server refuses whatever is to be counted.
+    fleet.cluster.wait_for(
+        "resourcequotas",
+        lambda found: found[name].get("status", {}).get("hard") == found[name]["spec"]["hard"],
+    )
 
 
 def wait_known(fleet: Fleet, name: str, hard: dict[str, int]) -> bool:
@@ -101,7 +106,7 @@ def test_a_pod_waits_for_its_quota_with_numbers_and_goes_when_it_is_raised(fleet
 
     raised_at_s = time.monotonic()
     set_quota(fleet, {MEMORY: 4_097})
-    assert fleet.watch.wait_bound(["one"], timeout_s=30) - raised_at_s < SOON_S
+    assert fleet.watch.wait_bound(["one"], timeout_s=60) - raised_at_s < SOON_S
 
 
 def test_a_pod_that_waits_for_its_quota_goes_when_another_is_gone(fleet: Fleet):
@@ -114,7 +119,7 @@ def test_a_pod_that_waits_for_its_quota_goes_when_another_is_gone(fleet: Fleet):
     gone_at_s = time.monotonic()
     fleet.delete_pods(["first"])
 
-    assert fleet.watch.wait_bound(["second"], timeout_s=30) - gone_at_s < SOON_S
+    assert fleet.watch.wait_bound(["second"], timeout_s=60) - gone_at_s < SOON_S
     fleet.books().check()
 
 
@@ -125,7 +130,8 @@ def test_many_at_once_never_pass_a_quota(fleet: Fleet):
     for n in range(20):
         assert fleet.watch.wait_for(
             lambda name=f"many-{n}": (
-                name in fleet.watch.bound_at_s or fleet.watch.pods[name]["status"].get("conditions")
+                name in fleet.watch.bound_at_s
+                or fleet.watch.pods.get(name, {}).get("status", {}).get("conditions")
             )
         )
 
@@ -148,7 +154,7 @@ def test_the_api_server_counts_requests_when_pods_are_created_and_nobody_counts_
     assert used == {"requests.nvidia.com/gpu": "2"}
 
     fleet.delete_pods(["first"])
-    fleet.watch.wait_bound(["second"], timeout_s=30)
+    fleet.watch.wait_bound(["second"], timeout_s=60)
 
 
 def test_a_pod_that_could_never_run_is_refused_when_it_is_created(fleet: Fleet):

@@ -45,7 +45,8 @@ class Audit:
         self.path = path
 
     def entries(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.path.read_text().splitlines()]
+        *lines, _ = self.path.read_text().split("\n")  # the last may not be all there yet
+        return [json.loads(line) for line in lines]
 
     def written_by(self, replica: Replica, *, since: int) -> set[str]:
         """Of which kinds objects were that it changed, after so many entries."""

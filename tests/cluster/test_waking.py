@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import re
 import time
-import urllib.request
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hamid.codec.node_annotation import encode_node_inventory
-from hamid.model.device import Device, DeviceUuid
 from hamid.model.names import DEVICE_CORDON, NODE_REGISTER
-from hamid.model.node import NodeInventory
-from tests.cluster.fleet import gpu_pod, running_fleet
-from tests.cluster.harness import ClusterUnavailable, do_without
+from tests.cluster.fleet import gpu_pod
+from tests.cluster.one_card import CARD_MIB, inventory, one_card_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,33 +25,16 @@ if TYPE_CHECKING:
 
 PORT = 21443
 NODES = 4
-CARD_MIB = 16_000
-SOON_S = 3.0
+SOON_S = (
+    20.0  # far from the next flush, which comes after five minutes; bench-wakeup has the figure
+)
 FEW = 8
 
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
-    """Nodes with one card of 16,000 MiB each."""
-    try:
-        with running_fleet(nodes=NODES, port=PORT) as made:
-            for number in range(NODES):
-                node = f"gpu-{number:04}"
-                made.annotate_node(node, {NODE_REGISTER: encode_node_inventory(inventory(node))})
-            yield made
-    except ClusterUnavailable as why:
-        do_without(why)
-
-
-def inventory(node: str) -> NodeInventory:
-    card = Device(
-        device_uuid=DeviceUuid(f"card-of-{node}"),
-        device_index=0,
-        model="NVIDIA-T4",
-        memory_mib=CARD_MIB,
-        slot_count=10,
-    )
-    return NodeInventory(node_name=node, devices=(card,))
+    with one_card_fleet(nodes=NODES, port=PORT) as made:
+        yield made
 
 
 @pytest.fixture
@@ -63,8 +43,7 @@ def holder(fleet: Fleet) -> Iterator[str]:
     names = fleet.create_pods(gpu_pod(f"pod-x{n}", memory_mib=CARD_MIB) for n in range(NODES))
     fleet.watch.wait_bound(names)
     yield names[0]
-    fleet.delete_pods(fleet.watch.pods)
-    fleet.watch.forget([*names, "pod-y"])
+    fleet.clear_pods()
 
 
 def create(fleet: Fleet, name: str, **spec: object) -> list[str]:
@@ -80,9 +59,7 @@ def wait_refused(fleet: Fleet, name: str) -> None:
 
 
 def filter_calls(fleet: Fleet) -> int:
-    port = fleet.leader().config["addresses"]["status_port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        text = answer.read().decode()
+    text = fleet.leader().daemon.status("/metrics")
     found = re.search(r'^hamid_sched_call_seconds_count\{verb="filter"\} (\S+)', text, re.MULTILINE)
     return int(float(found[1])) if found else 0
 
@@ -98,7 +75,7 @@ def test_d13_a_pod_that_waits_for_one_that_ends_is_bound_within_seconds(fleet: F
 
     ended_at_s = time.monotonic()
     fleet.delete_pods([holder])
-    bound_at_s = fleet.watch.wait_bound(["pod-y"], timeout_s=30)
+    bound_at_s = fleet.watch.wait_bound(["pod-y"], timeout_s=60)
 
     assert bound_at_s - ended_at_s < SOON_S
     assert tried_in_vain <= FEW
@@ -108,7 +85,7 @@ def test_d13_a_pod_that_waits_for_one_that_ends_is_bound_within_seconds(fleet: F
 
 def test_a_pod_of_high_priority_that_waits_is_not_tried_without_end(fleet: Fleet, holder: str):
     """kube-scheduler looks for pods to evict; whom it finds must not become news of its own."""
-    fleet.cluster.kubectl("create", "priorityclass", "high", "--value=1000")
+    fleet.create_priority_class("high", 1000)
     create(fleet, "pod-y", priorityClassName="high")
     wait_refused(fleet, "pod-y")
     before = filter_calls(fleet)
@@ -128,7 +105,7 @@ def test_a_cordon_that_is_lifted_wakes_the_pod_that_waits_for_the_card(fleet: Fl
     lifted_at_s = time.monotonic()
     fleet.annotate_node(node, {DEVICE_CORDON: None})
 
-    assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - lifted_at_s < SOON_S
+    assert fleet.watch.wait_bound(["pod-y"], timeout_s=60) - lifted_at_s < SOON_S
 
 
 def test_a_card_that_is_healthy_again_wakes_the_pod_that_waits_for_it(fleet: Fleet, holder: str):
@@ -143,7 +120,7 @@ def test_a_card_that_is_healthy_again_wakes_the_pod_that_waits_for_it(fleet: Fle
     healed_at_s = time.monotonic()
     fleet.annotate_node(node, {NODE_REGISTER: encode_node_inventory(well)})
 
-    assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - healed_at_s < SOON_S
+    assert fleet.watch.wait_bound(["pod-y"], timeout_s=60) - healed_at_s < SOON_S
 
 
 @pytest.mark.usefixtures("holder")
@@ -154,5 +131,5 @@ def test_a_node_that_comes_wakes_the_pod_that_waits(fleet: Fleet):
     came_at_s = time.monotonic()
     fleet.create_nodes(["late"])
 
-    assert fleet.watch.wait_bound(["pod-y"], timeout_s=30) - came_at_s < SOON_S
+    assert fleet.watch.wait_bound(["pod-y"], timeout_s=60) - came_at_s < SOON_S
     fleet.api.call("DELETE", "/api/v1/nodes/late")

@@ -218,8 +218,9 @@ static void uuid_text(const char *prefix, char *ret_text, size_t length)
 static void say_nvml_figures(const char *call, nvmlReturn_t nr, const nvmlMemory_t *memory)
 {
 	printf("{\"call\": \"%s\", \"result\": %d, \"total_mib\": %llu, \"free_mib\": %llu, "
-	       "\"used_mib\": %llu}\n",
-	       call, (int)nr, memory->total >> 20, memory->free >> 20, memory->used >> 20);
+	       "\"used_mib\": %llu, \"total_bytes\": %llu}\n",
+	       call, (int)nr, memory->total >> 20, memory->free >> 20, memory->used >> 20,
+	       memory->total);
 }
 
 static void say_nvml_info(void)
