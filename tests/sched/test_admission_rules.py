@@ -461,6 +461,15 @@ def test_annotations_of_others_and_those_that_are_known_are_not_remarked_on(key)
     assert verdict_on(pod(container(gpu=1), annotations={key: value})).warnings == ()
 
 
+def test_of_thousands_of_annotations_only_the_first_are_looked_at():
+    """A second for each such pod, of the replica that may lead."""
+    annotations = {f"nvidia.com/use-gputyp{number}": "x" for number in range(5_000)}
+
+    verdict = verdict_on(pod(container(gpu=1), annotations=annotations))
+
+    assert len(verdict.warnings) == 100
+
+
 def test_a_pod_that_asks_for_no_card_may_be_annotated_as_it_likes():
     assert verdict_on(pod(container(), annotations={"hamid.io/typo": "x"})) == Allow()
 
