@@ -193,7 +193,9 @@ class Placer:
         fitting.sort(key=itemgetter(0, 1))
         names = tuple([name for _, name, _, _ in fitting])
         _forget_others(row, {*names, *refusals})
-        _forget_others(self._seen, row)
+        # Pods that may go to few nodes only are no reason to forget those of the others.
+        if len(self._seen) > 2 * max(map(len, self._choice_rows.values())) + _SLACK:
+            self._seen.clear()
         if not fitting:
             return Unplaceable(refusals=refusals)
         found = Ranking(request, [(node, choice) for _, _, node, choice in fitting])

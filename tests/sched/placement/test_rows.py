@@ -70,7 +70,17 @@ def test_nodes_that_are_gone_are_forgotten(policy):
     (row,) = [*placer._rows.values(), *placer._choice_rows.values()]
 
     assert len(row) < 20
-    assert len(placer._seen) < 40
+    assert len(placer._seen) < 60
+
+
+def test_pods_that_may_go_to_few_nodes_only_do_not_make_it_forget_the_others():
+    placer = Placer(policies=POLICIES)
+    nodes = [node(number, number) for number in range(100)]
+    placer.place(asking(1_000), nodes)
+
+    placer.place(asking(2_000), nodes[:3])
+
+    assert len(placer._seen) == 100
 
 
 def test_another_mix_of_arrivals_gives_the_answer_of_a_placer_that_always_knew_it():
