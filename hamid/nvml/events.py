@@ -98,11 +98,14 @@ class Events:
         return tuple(self.fetched.popleft() for _ in range(len(self.fetched)))
 
     def close(self) -> None:
-        """Free the event set; events that nobody has fetched are gone."""
-        if self.event_set is not None:
-            nvml.nvmlEventSetFree(self.event_set)
-        self.event_set = None
+        """Free the event set; events that nobody has fetched are gone.
+
+        It is not used again, even where the driver fails to free it.
+        """
+        event_set, self.event_set = self.event_set, None
         self.registered.clear()
+        if event_set is not None:
+            nvml.nvmlEventSetFree(event_set)
 
     def _event_of(self, data: Any) -> DeviceEvent:
         address = _address_of(data.device)

@@ -83,6 +83,7 @@ class Owners:
             if pod is None and not self.pods.is_listed:
                 owners.append(self._remembered(entry))
             elif pod is not None and not pod.is_terminal:
+                _require_answer_of_ours(entry, pod)
                 grant = self._grant(entry.envs.get(ENV_GRANT_ID), pod, entry.container_name, slots)
                 owners += self._owner(pod, entry.container_name, grant)
         return tuple(owners)
@@ -177,3 +178,14 @@ class Owners:
                 sharing=pod.sharing(container_name),
             )
         ]
+
+
+def _require_answer_of_ours(entry: CheckpointEntry, pod: PodOnNode) -> None:
+    """Refuse a container that another device plugin has served; what cannot be read may be ours."""
+    if entry.envs and ENV_GRANT_ID not in entry.envs:
+        raise KubeletError(
+            f"container {entry.container_name!r} of pod {pod.pod_key} was given its devices by "
+            f"another device plugin, and mounts what that one gave it",
+            hint="delete the pod, its controller makes a new one; if hamid was here before, see "
+            "that no other plugin registers the resource on this node",
+        )

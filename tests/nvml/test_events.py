@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from hamid.nvml.binding import nvml
 from hamid.nvml.client import NvmlClient
+from hamid.nvml.errors import NvmlError
 from hamid.nvml.port import DeviceEvent, EventKind
 from tests.contracts.nvml_contract import T4_A, T4_B
 
@@ -41,6 +43,28 @@ async def test_a_card_that_comes_back_is_heard_again(sim_machine, sim_library):
         sim_machine.raise_event(event)
         events = await client.next_events(30)
 
+    assert events == (event,)
+
+
+async def test_a_set_that_the_driver_fails_to_free_is_not_used_again(
+    sim_machine, sim_library, monkeypatch
+):
+    event = DeviceEvent(device_uuid=T4_B, kind=EventKind.XID, data=79)
+
+    def fail(_event_set):
+        raise nvml.NVMLError(nvml.NVML_ERROR_UNKNOWN)
+
+    async with NvmlClient.open(library_path=sim_library) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(nvml, "nvmlEventSetFree", fail)
+            sim_machine.lose(T4_A)
+            with pytest.raises(NvmlError):
+                await client.next_events(30)
+        lost = await client.next_events(30)
+        sim_machine.raise_event(event)
+        events = await client.next_events(30)
+
+    assert [(e.device_uuid, e.kind) for e in lost] == [(T4_A, EventKind.LOST)]
     assert events == (event,)
 
 

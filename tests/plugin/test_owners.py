@@ -198,6 +198,16 @@ async def test_an_owner_whose_grant_nobody_knows_cannot_be_told_apart_yet(world)
         await world.owner()
 
 
+async def test_a_container_that_another_device_plugin_has_served_does_not_start_as_ours(world):
+    """As HAMi's has, before hamid came to the node."""
+    world.bring(pod())
+    await world.owners.journal.write(make_grant("g2", pod_name="pod-2", slot_ids=(SLOT,)))
+    world.owners.checkpoint.entries = [entry(envs={"NVIDIA_VISIBLE_DEVICES": UUID})]
+
+    with pytest.raises(KubeletError, match="given its devices by another device plugin"):
+        await world.owner()
+
+
 async def test_a_pod_without_a_decision_keeps_the_slice_that_it_was_given(world):
     world.bring(pod(is_decided=False))
     await world.owners.journal.write(make_grant("g1", make_share(memory_mib=50)))
