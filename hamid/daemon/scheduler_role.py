@@ -204,19 +204,21 @@ class SchedulerRole:
 
     def _watches(self) -> tuple[Service, ...]:
         cache, ports = self.cache, self.ports
+        pods = PodSink(cache)
         return tuple(
             Reflector(
                 kube=ports.kube,
                 resource=resource,
                 sink=sink,
+                in_slices=in_slices,
                 name=name,
                 clock=ports.wall_clock,
                 metrics=ports.watch_metrics,
             )
-            for resource, sink, name in (
-                (NODES, NodeSink(cache), "node-watch"),
-                (PODS, PodSink(cache), "pod-watch"),
-                (RESOURCE_QUOTAS, QuotaSink(cache), "quota-watch"),
+            for resource, sink, in_slices, name in (
+                (NODES, NodeSink(cache), None, "node-watch"),
+                (PODS, pods, pods.replace_in_slices, "pod-watch"),
+                (RESOURCE_QUOTAS, QuotaSink(cache), None, "quota-watch"),
             )
         )
 

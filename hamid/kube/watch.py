@@ -29,6 +29,8 @@ from hamid.kube.errors import Gone, TooManyRequests, Unavailable
 from hamid.kube.port import EventKind, JsonObject, WatchEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hamid.kube.port import KubePort, Resource
 
 log = structlog.get_logger(__name__)
@@ -84,6 +86,8 @@ class Reflector:
         clock: seconds since 1970, for metrics and logs.
         transform: what is kept of an object, for sinks that keep many; applied before the sink
             sees it. It must leave metadata's name, namespace and uid.
+        in_slices: takes a list as the sink does, and pauses now and then, where it takes long: others
+            may run in the pauses, but no change comes.
         is_cached_list: let the server list from its cache, which may be a little old at first.
             For replicas by the thousand; the watch brings the rest.
         watch_timeout_s: how long one watch lasts; spread by the backoff's random numbers, so that
@@ -103,6 +107,7 @@ class Reflector:
     label_selector: str | None = None
     field_selector: str | None = None
     transform: Transform | None = None
+    in_slices: Callable[[tuple[JsonObject, ...]], Iterator[None]] | None = None
     is_cached_list: bool = False
     watch_timeout_s: float = 300.0
     backoff: Backoff = field(default_factory=Backoff)
@@ -146,7 +151,12 @@ class Reflector:
             # After a gap the cache may be older than what the sink has seen: only the first time.
             not_older_than="0" if self.is_cached_list and is_first else None,
         )
-        self.sink.replace(tuple(self._slimmed(item) for item in found.items))
+        objects = tuple(self._slimmed(item) for item in found.items)
+        if self.in_slices is None:
+            self.sink.replace(objects)
+        else:
+            for _ in self.in_slices(objects):
+                await asyncio.sleep(0)
         self._resource_version = found.resource_version
         self._tell_recovery()
         self.synced.publish(True)  # noqa: FBT003 - the value

@@ -14,7 +14,7 @@ not yet confirmed is a reservation here, in memory, with an end. Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from prometheus_client import Gauge
@@ -30,7 +30,7 @@ from hamid.sched.reservations import Reservations, Stage
 from hamid.sched.shown import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from prometheus_client import CollectorRegistry
 
@@ -46,6 +46,9 @@ log = structlog.get_logger(__name__)
 
 _Asking = tuple[str, HostAmount]
 """A node, and what a pod asks of its host."""
+
+_SLICE: Final = 50
+"""Pods of a list between two pauses: some ten milliseconds."""
 
 
 class ClusterCache:
@@ -331,10 +334,17 @@ class ClusterCache:
 
     def take_pods(self, pods: Iterable[JsonObject]) -> None:
         """Take these for all pods there are."""
+        for _ in self.taking_pods(pods):
+            pass
+
+    def taking_pods(self, pods: Iterable[JsonObject]) -> Iterator[None]:
+        """The same in slices of some milliseconds; after each it is as after single events."""
         known = {*self._pods, *self._strangers}
-        for pod in pods:
+        for number, pod in enumerate(pods, start=1):
             known.discard(pod["metadata"]["uid"])
             self.take_pod(pod)
+            if number % _SLICE == 0:
+                yield
         for pod_uid in known:
             self.drop_pod(pod_uid)
         self._synced.add("pods")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, assert_never
 from hamid.kube.port import EventKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hamid.kube.port import JsonObject, WatchEvent
     from hamid.sched.cache import ClusterCache
 
@@ -43,6 +45,10 @@ class PodSink:
     def replace(self, objects: tuple[JsonObject, ...]) -> None:
         """All pods, from a list."""
         self._cache.take_pods(objects)
+
+    def replace_in_slices(self, objects: tuple[JsonObject, ...]) -> Iterator[None]:
+        """The same with pauses: there are tens of thousands."""
+        return self._cache.taking_pods(objects)
 
     def apply(self, event: WatchEvent) -> None:
         """One change."""

@@ -16,7 +16,7 @@ from hamid.kube.watch import Reflector, WatchMetrics
 from tests.contracts.kube_contract import config_map, pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hamid.kube.port import JsonObject, KubePort, WatchEvent
 
@@ -257,6 +257,36 @@ async def test_objects_are_slimmed_before_the_sink_sees_them() -> None:
         await mirror.wait_for(lambda m: "b" in m.data)
 
     assert mirror.data == {"a": "slim", "b": "slim"}
+
+
+async def test_others_run_while_a_list_is_taken_in_slices_and_changes_come_after_it() -> None:
+    kube, sink, turns = FakeKube(), Mirror(), []
+    for name in ("a", "b", "c"):
+        await create(kube, name)
+
+    def in_slices(objects: tuple[JsonObject, ...]) -> Iterator[None]:
+        for _ in objects:
+            turns.append("slice")
+            yield
+        sink.replace(objects)
+
+    async def others() -> None:
+        while not sink.data:
+            turns.append("other")
+            await asyncio.sleep(0)
+
+    async with (
+        asyncio.TaskGroup() as group,
+        running(make_reflector(kube, sink, in_slices=in_slices)),
+    ):
+        group.create_task(others())
+        await sink.wait_for(lambda seen: len(seen.data) == 3)
+        await create(kube, "d")
+        await sink.wait_for(lambda seen: "d" in seen.data)
+
+    first = turns.index("slice")
+    assert turns[first : first + 5] == ["slice", "other", "slice", "other", "slice"]
+    assert sink.replaced_count == 1
 
 
 async def test_an_error_of_the_sink_ends_the_service() -> None:

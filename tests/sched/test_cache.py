@@ -145,6 +145,34 @@ def test_a_node_that_comes_back_finds_its_pods_booked(cache):
     assert memory_used(cache) == [3_000, 0]
 
 
+def test_a_long_list_of_pods_is_taken_in_slices_and_the_books_are_right_after_each():
+    cache = make_cache()
+    NodeSink(cache).replace((registered(devices=make_devices(2, slot_count=1_000)),))
+    QuotaSink(cache).replace(())
+    pods = tuple(bound(make_share("card-0", memory_mib=1), uid=f"u{n}") for n in range(120))
+
+    seen = []
+    for _ in PodSink(cache).replace_in_slices(pods):
+        assert_books_are_right(cache)
+        assert not cache.is_synced
+        seen.append(memory_used(cache)[0])
+
+    assert seen == [50, 100]
+    assert cache.is_synced
+    assert memory_used(cache) == [120, 0]
+
+
+def test_what_is_not_in_a_list_goes_when_it_was_taken_to_its_end(cache):
+    PodSink(cache).replace((bound(SHARE, uid="gone"),))
+
+    slices = PodSink(cache).replace_in_slices(tuple(waiting(f"u{n}") for n in range(50)))
+    next(slices)
+    assert memory_used(cache) == [3_000, 0]
+
+    assert list(slices) == []
+    assert memory_used(cache) == [0, 0]
+
+
 def test_of_nodes_that_are_gone_nothing_is_kept():
     found = make_cache()
     for number in range(50):
