@@ -191,9 +191,9 @@ def sim(
     except HamidError as error:
         sys.exit(_complain(error))
     outcomes = command.run(plan)
-    console = Console()
     # Into a file or a pipe, no line is cut.
-    console.print(command.table(outcomes), width=None if console.is_terminal else 200)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(command.table(outcomes))
     try:
         command.write(plan, outcomes, json_path=json_path, plot_path=plot_path)
     except HamidError as error:

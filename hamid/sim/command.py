@@ -200,7 +200,8 @@ def table(outcomes: dict[str, tuple[Outcome, ...]]) -> Table:
     longest = max((len(name) for name in outcomes), default=0)
     name_column = Column("policy", no_wrap=True, min_width=longest)
     shown = Table(name_column, box=None, pad_edge=False)
-    for head in (*(f"{key} %" for key in columns), "placed", "refused"):
+    heads = ("least" if key == "least" else f"{key} %" for key in columns)
+    for head in (*heads, "placed", "refused"):
         shown.add_column(head, justify="right")
     for name, found in outcomes.items():
         line = _summary(found)

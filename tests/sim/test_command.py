@@ -57,6 +57,11 @@ def test_policies_are_compared_in_table_report_and_picture(files):
     assert [run["seed"] for run in runs] == [42, 43]
     assert runs[0]["curve"]
     assert "<svg" in picture.read_text()
+    head, *lines = done.stdout.splitlines()
+    assert " ".join(head.split()) == (
+        "policy allocated % least cores % memory % wasted % placed refused"
+    )
+    assert [line.split()[0] for line in lines] == ["fragmentation", "binpack,numa/spread"]
 
 
 def test_a_picture_that_cannot_be_drawn_is_2_before_anything_is_replayed(files):
