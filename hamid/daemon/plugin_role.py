@@ -142,6 +142,7 @@ class PluginPorts:
 
     Attributes:
         clock, wall_clock: monotonic seconds, and seconds since 1970.
+        has_containers: containers run on the node, of which one might do harm.
     """
 
     kube: KubePort
@@ -149,6 +150,7 @@ class PluginPorts:
     metrics: RoleMetrics
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
+    has_containers: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +318,7 @@ def _later_services(
         thread=role.plugin.files.thread,
         interval_s=settings.hooks.usage_interval_s,
     )
-    trimmer = UsageTrimmer(directories=role.usage_dirs)
+    trimmers = (UsageTrimmer(directories=role.usage_dirs),) if ports.has_containers else ()
     lender = Lender(
         directories=role.page_dirs,
         nvml=ports.nvml,
@@ -336,7 +338,7 @@ def _later_services(
     )
     reconciler = OnceListed(service=role.reconciler, synced=role.pods_synced)
     samplers = (LoadSampler(lender=lender), MemoryWeigher(lender=lender))
-    return (publisher, guard, watch, monitor, trimmer, lender, *samplers, probe, reconciler)
+    return (publisher, guard, watch, monitor, *trimmers, lender, *samplers, probe, reconciler)
 
 
 def own_pod_watch(node_name: str, ports: PluginPorts, *, sink: Sink) -> Reflector:

@@ -1,6 +1,7 @@
 """The device plugin role put together, on a fake kubelet over real sockets, with a fake driver."""
 
 import asyncio
+import os
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,10 +11,13 @@ from prometheus_client import CollectorRegistry
 
 from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
+from hamid.aiokit.ticker import every
 from hamid.codec.allocation_record import encode_allocation
 from hamid.codec.node_annotation import decode_node_inventory
 from hamid.daemon.plugin_role import OnceListed, PluginPorts, RoleMetrics, plugin_role
 from hamid.daemon.settings import HookSettings, Identity, NvmlSettings, Settings
+from hamid.hooks.abi.contract import USAGE_PAGE_NAME
+from hamid.hooks.abi.usage import USAGE_PAGE_BYTES
 from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import NODES, PODS
 from hamid.kube.watch import WatchMetrics
@@ -142,6 +146,21 @@ async def test_a_pod_runs_and_is_on_the_books_that_metrics_and_pages_show(world)
         assert role.usage_dirs() == {grant.grant_id: role.plugin.files.usage_dir(grant.grant_id)}
         assert pages["allocations"]["grants"] == (grant,)
         assert len(pages["devices"]["inventory"].devices) == 2
+
+
+async def test_a_page_that_its_container_makes_longer_is_cut(world, logs):
+    async with world.registered() as role:
+        await world.kubelet.run_pod(await world.bind())
+        (directory,) = role.usage_dirs().values()
+        page = directory / USAGE_PAGE_NAME
+        os.truncate(page, 1 << 30)
+
+        async with asyncio.timeout(30):
+            async for _ in every(0.01):
+                if any(line["event"] == "usage page cut" for line in logs):
+                    break
+
+        assert page.stat().st_size == USAGE_PAGE_BYTES
 
 
 async def test_cards_are_registered_though_the_api_server_is_away(world):

@@ -269,6 +269,7 @@ class _Builder:
             metrics=self.metrics,
             clock=self.clocks.monotonic,
             wall_clock=self.clocks.wall,
+            has_containers=False,
         )
         running_node = simulated_node(node, self.settings, ports, root=root)
         return await self.stack.enter_async_context(running_node)
