@@ -2,6 +2,7 @@
 
 import base64
 import ssl
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -9,9 +10,19 @@ import pytest
 from hamid.codec.allocation_record import read_allocation
 from hamid.daemon.settings import LeaderNodes
 from hamid.daemon.simulate.extender_client import ExtenderClient
-from hamid.kube.fake import Fault, FaultKind
-from hamid.kube.port import LEASES, MUTATING_WEBHOOKS, NODES, PODS, SECRETS, PatchKind
-from hamid.kubelet.fake import ContainerState, Phase
+from hamid.kube.errors import NotFound
+from hamid.kube.fake import FakeFeatures, Fault, FaultKind
+from hamid.kube.port import (
+    ENDPOINTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NODES,
+    PODS,
+    SECRETS,
+    PatchKind,
+)
+from hamid.kubelet.fake import ContainerState, GetSupport, Phase
+from hamid.kubelet.fake import FakeFeatures as KubeletFeatures
 from hamid.web.certs import load_into
 from tests.daemon.stand import LEASE, NAMESPACE, NODE, RESOURCE, eventually, stand
 from tests.web.sites import Pki
@@ -39,28 +50,57 @@ async def place(around, pod, served):
     return await around.kube.get(PODS, pod["metadata"]["name"], namespace="default")
 
 
-async def test_a_pod_from_its_creation_to_its_limits(around):
-    served = await around.serve()
-    await served.wait_until_ready("started", "kubelet", "own-pods", "certificates")
-    await around.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
-    await around.trust(served)
+# The oldest that is promised to work, one in between, and the newest.
+OLD_KUBELET = {"has_pods_api": False, "get_support": GetSupport.UNIMPLEMENTED}
+CLUSTERS = [
+    pytest.param("1.20", {**OLD_KUBELET, "keys_plugins_by_socket": False}, id="1.20"),
+    pytest.param("1.28", OLD_KUBELET, id="1.28"),
+    pytest.param("1.37", {}, id="1.37"),
+]
 
-    created = await around.create_pod("p", gpu=1, gpumem=3000, gpucores=30)
-    bound = await place(around, created, served)
-    status = await around.run_pod("p")
 
-    assert created["spec"]["schedulerName"] == "hamid-scheduler"
-    assert bound["spec"]["nodeName"] == NODE
-    (share,) = read_allocation(bound).container("main").shares
-    assert (share.memory_mib, share.core_percent) == (3000, 30)
-    assert status.phase is Phase.RUNNING
-    grant = around.kubelet.grant(bound["metadata"]["uid"], "main")
-    assert grant.envs["NVIDIA_VISIBLE_DEVICES"] == share.device_uuid
-    _, allocations = await served.get("/debug/allocations")
-    assert [g["pod_name"] for g in allocations["grants"]] == ["p"]
-    _, metrics = await served.get("/metrics")
-    assert share.device_uuid in metrics
-    await served.stop()
+@pytest.mark.parametrize(("version", "kubelet"), CLUSTERS)
+async def test_a_pod_from_its_creation_to_its_limits(monkeypatch, version, kubelet):
+    features = FakeFeatures(version=version)
+    async with stand(
+        monkeypatch, features=features, kubelet_features=KubeletFeatures(**kubelet)
+    ) as around:
+        served = await around.serve()
+        await served.wait_until_ready("started", "kubelet", "own-pods", "certificates")
+        await around.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
+        await around.trust(served)
+
+        created = await around.create_pod("p", gpu=1, gpumem=3000, gpucores=30)
+        bound = await place(around, created, served)
+        status = await around.run_pod("p")
+
+        assert created["spec"]["schedulerName"] == "hamid-scheduler"
+        assert bound["spec"]["nodeName"] == NODE
+        (share,) = read_allocation(bound).container("main").shares
+        assert (share.memory_mib, share.core_percent) == (3000, 30)
+        assert status.phase is Phase.RUNNING
+        grant = around.kubelet.grant(bound["metadata"]["uid"], "main")
+        assert grant.envs["NVIDIA_VISIBLE_DEVICES"] == share.device_uuid
+        assert await leads_to(around, served, version)
+        _, allocations = await served.get("/debug/allocations")
+        assert [g["pod_name"] for g in allocations["grants"]] == ["p"]
+        _, metrics = await served.get("/metrics")
+        assert share.device_uuid in metrics
+        await served.stop()
+
+
+async def leads_to(around, served, version):
+    """Whether kube-scheduler is led to the replica: by Endpoints, where there are no slices yet."""
+    port = served.daemon.web.ports.get()["extender"]
+    if version != "1.20":
+        return await around.leader_port() == port
+
+    async def look():
+        with suppress(NotFound):
+            found = await around.kube.get(ENDPOINTS, "hamid-scheduler", namespace=NAMESPACE)
+            return found["subsets"][0]["ports"][0]["port"] == port
+
+    return await eventually(look)
 
 
 async def test_a_refused_pod_is_told_why_by_the_api_server(around):
