@@ -1,6 +1,7 @@
 """GPU time used on the simulated driver against the cap, in points.
 
-`value` is the distance of the mean from the cap, `deviation` that of whole seconds from each other.
+`value` is the distance of the mean from the cap, `deviation` that of whole seconds from each other. `charged`
+is what was charged over what was used: on a host too busy to launch in time, that still is 1.
 """
 
 import json
@@ -8,7 +9,9 @@ import statistics
 import subprocess
 from collections.abc import Iterator
 
-from native.tests.bench.stand import CARD, NATIVE, report, stand
+from hamid.hooks.abi.budgets import USAGE_BUDGET, decode_budget, decode_places
+from hamid.hooks.abi.contract import USAGE_PAGE_NAME
+from native.tests.bench.stand import CARD, NATIVE, Stand, report, stand
 
 MS = 1_000_000
 KERNELS_NS = (5000, MS // 10, MS, 10 * MS, 50 * MS)
@@ -29,6 +32,14 @@ def cases() -> Iterator[tuple[str, int, int, int]]:
             yield how, KERNELS_NS[0], GRIDS[0], percent
 
 
+def charged_ns(place: Stand) -> int:
+    """Return what the container was charged, by its usage page."""
+    page = (place.directory / USAGE_PAGE_NAME).read_bytes()
+    at = decode_places(page)[CARD]
+    use = decode_budget(page[at : at + USAGE_BUDGET.size])
+    return use.charged_ns if use is not None else 0
+
+
 def measure(how: str, kernel_ns: int, grid: int, percent: int) -> None:
     """Run one case and print its line."""
     with stand(None, driver="build/sim", core_percent=percent) as place:
@@ -47,6 +58,7 @@ def measure(how: str, kernel_ns: int, grid: int, percent: int) -> None:
             capture_output=True,
             text=True,
         ).stdout
+        charged = charged_ns(place)
     told = json.loads(printed.splitlines()[1])
     mean = 100 * told["gpu_ns"] / told["elapsed_ns"]
     seconds = [gpu_ns / 1e7 for gpu_ns in told["seconds"]]
@@ -58,6 +70,7 @@ def measure(how: str, kernel_ns: int, grid: int, percent: int) -> None:
         mean=mean,
         deviation=statistics.pstdev(seconds) if seconds else 0,
         worst_stall_ms=told["worst_ns"] / MS,
+        charged=charged / told["gpu_ns"],
     )
 
 
