@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hamid.model.device import DeviceUsage
 from hamid.model.node import NO_HOST, HostAmount
 from hamid.model.quantities import MemoryMib, MemoryPercent
-from hamid.model.request import NODE_POLICIES, ContainerKind, PolicyName
+from hamid.model.request import NODE_POLICIES, ContainerKind, DeviceSelection, PolicyName
 from hamid.model.shortfall import Resource
 from hamid.sched.placement.fit import OF_THE_DEVICE, share_on
 from hamid.sched.placement.fragmentation import Fragmentation
@@ -136,12 +136,58 @@ def test_a_pod_fits_exactly_if_any_choice_of_devices_fits(request_, node, polici
     assert isinstance(outcome, NodePlacement) is fits_somehow(request_, node)
 
 
+@given(
+    requests(max_containers=2),
+    nodes(max_devices=4),
+    st.lists(st.sampled_from([None, 0, 1]), min_size=4, max_size=4),
+    st.tuples(*[st.sets(st.sampled_from([f"card-{n}" for n in range(4)]), max_size=2)] * 2),
+    policies,
+)
+def test_bindings_cordons_and_avoided_cards_leave_exactly_the_choices_that_they_allow(
+    drawn, node, numa_nodes, closed, policies_
+):
+    cordoned, avoided = closed
+    usages = tuple(
+        replace(usage, device=replace(usage.device, numa_node=numa))
+        for usage, numa in zip(node.usages, numa_nodes, strict=False)
+    )
+    node = replace(node, usages=usages, cordoned=frozenset(cordoned))
+    request_ = replace(
+        drawn,
+        is_numa_bound=True,
+        selection=DeviceSelection(avoid_uuids=tuple(sorted(avoided))),
+    )
+
+    outcome = place_on_node(request_, node, policies=policies_)
+
+    assert isinstance(outcome, NodePlacement) is any(
+        is_valid(request_, node, choice) and all(is_allowed(node, each, avoided) for each in choice)
+        for choice in choices_of(request_, node)
+    )
+    if not isinstance(outcome, NodePlacement) and node.usages:
+        assert outcome.is_registered
+
+
+def is_allowed(node, indices, avoided):
+    """Whether the author and the operator let one container have these."""
+    devices = [node.usages[index].device for index in indices]
+    numa_nodes = {device.numa_node for device in devices}
+    return not {device.device_uuid for device in devices} & (node.cordoned | avoided) and (
+        len(devices) == 1 or (len(numa_nodes) == 1 and None not in numa_nodes)
+    )
+
+
 def fits_somehow(request_, node):
+    return any(is_valid(request_, node, choice) for choice in choices_of(request_, node))
+
+
+def choices_of(request_, node):
+    """All cards that the containers could be given, whether they fit or not."""
     choices = [
         list(combinations(range(len(node.usages)), container.device_count))
         for container in request_.requests
     ]
-    return any(is_valid(request_, node, choice) for choice in product(*choices))
+    return product(*choices)
 
 
 def is_valid(request_, node, choice):
