@@ -108,3 +108,8 @@ class StateError(HamidError):
 
 class ServiceEnded(HamidError):
     """A service returned; services run until they are cancelled."""
+
+
+def shortened(said: str, *, longest: int) -> str:
+    """No more characters of it than this, and then how many there are."""
+    return said if len(said) <= longest else f"{said[:longest]} … ({len(said)} characters in all)"

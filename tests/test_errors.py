@@ -3,7 +3,7 @@ import inspect
 import pytest
 
 from hamid import errors
-from hamid.errors import HamidError
+from hamid.errors import HamidError, shortened
 
 CLASSES = [value for value in vars(errors).values() if inspect.isclass(value)]
 
@@ -25,3 +25,8 @@ def test_the_hint_is_mandatory():
 @pytest.mark.parametrize("error_class", CLASSES, ids=lambda c: c.__name__)
 def test_every_error_is_drawn_in_the_tree(error_class):
     assert f" {error_class.__name__}" in f" {errors.__doc__}"
+
+
+def test_what_is_long_is_shortened_and_its_length_said():
+    assert shortened("four", longest=4) == "four"
+    assert shortened("x" * 5_000, longest=3) == "xxx … (5000 characters in all)"

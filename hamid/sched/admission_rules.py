@@ -19,7 +19,7 @@ from hamid.codec.admission import Allow, Deny, PatchOp, json_pointer, limits_pat
 from hamid.codec.pod import EPHEMERAL_LIST, pod_containers, pod_meta
 from hamid.codec.pod_request import asked_resources, decode_pod_request, required_limits
 from hamid.codec.quota import decode_payer
-from hamid.errors import RequestError
+from hamid.errors import RequestError, shortened
 from hamid.model.names import (
     ASKED_BY_AUTHOR,
     OWN_PREFIXES,
@@ -50,6 +50,8 @@ UNPROCESSABLE: Final = 422
 _KNOWN: Final = frozenset((*ASKED_BY_AUTHOR, *WRITTEN_BY_US, POD_ROOM_FREED))
 _ALIKE: Final = 0.85
 """How alike two keys must be for one to be a misspelling of the other; 1 is equal."""
+_LONGEST_REFUSAL: Final = 4_000
+"""Characters: it is logged, and something can be wrong with each of thousands of containers."""
 _KEYS_LOOKED_AT: Final = 100
 """More than pods have. To look at one takes a tenth of a millisecond, and a pod can hold thousands."""
 
@@ -93,7 +95,8 @@ class Rules:
                 case _:
                     return Allow()
         except RequestError as error:
-            return Deny(message=f"{error.message} ({error.hint})", code=UNPROCESSABLE)
+            said = shortened(error.message, longest=_LONGEST_REFUSAL)
+            return Deny(message=f"{said} ({error.hint})", code=UNPROCESSABLE)
 
     def _of_new(self, pod: JsonObject, namespace: str, quotas: Sequence[Quota]) -> Verdict:
         findings = _Findings()
@@ -222,7 +225,7 @@ class _Findings:
 
     def verdict(self, patch: tuple[PatchOp, ...]) -> Verdict:
         if self.refusals:
-            return Deny(message=". ".join(self.refusals))
+            return Deny(message=shortened(". ".join(self.refusals), longest=_LONGEST_REFUSAL))
         return Allow(patch=patch, warnings=tuple(self.warnings))
 
 

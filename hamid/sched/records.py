@@ -17,7 +17,7 @@ from hamid.codec.node_annotation import decode_cordon, decode_link_scores
 from hamid.codec.pod_host import decode_node_host, decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
 from hamid.codec.quota import decode_payer
-from hamid.errors import AnnotationError, RequestError
+from hamid.errors import AnnotationError, RequestError, shortened
 from hamid.model import names as wire
 from hamid.model.allocation import ContainerAllocation, PodAllocation
 from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceShare
@@ -40,6 +40,8 @@ _SYSTEM_NAMESPACE: Final = "kube-system"
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 """The lowest of the classes that Kubernetes keeps for itself."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
+_LONGEST_PROBLEM: Final = 1_000
+"""Characters: it is said once a node, and of thousands of containers something can be wrong."""
 _ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -138,7 +140,7 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         if request is not None or allocation is not None:
             payer = decode_payer(pod)
     except (AnnotationError, RequestError) as error:
-        problem = str(error)
+        problem = shortened(str(error), longest=_LONGEST_PROBLEM)
         allocation = _feared(pod, node_name) if node_name else None
     return PodRecord(
         pod_uid=meta["uid"],

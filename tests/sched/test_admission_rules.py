@@ -262,6 +262,22 @@ def test_an_amount_that_cannot_be_is_refused_with_container_field_and_hint():
     assert "nvidia.com/gpumem" in verdict.message
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param({"limits": {"nvidia.com/gpumem": "-1"}}, id="amounts"),
+        pytest.param({"securityContext": {"privileged": True}}, id="privileges"),
+    ],
+)
+def test_a_refusal_is_of_bounded_length_however_much_is_wrong(broken):
+    """It is logged; a thousand containers fit in a pod."""
+    verdict = verdict_on(pod(*(container(f"c{n}", gpu=1, **broken) for n in range(1_000))))
+
+    assert isinstance(verdict, Deny)
+    assert "'c0'" in verdict.message
+    assert len(verdict.message) < 5_000
+
+
 def test_memory_without_a_count_is_refused_where_the_operator_gives_no_default():
     strict = Rules(defaults=RequestDefaults(device_count=0))
 

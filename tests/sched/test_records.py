@@ -65,6 +65,13 @@ def test_a_request_that_cannot_be_is_a_problem():
     assert "gpumem" in record.problem
 
 
+def test_a_problem_is_of_bounded_length_however_much_is_wrong():
+    """It is said of each of a thousand nodes, and a pod may come past the webhook."""
+    containers = [container_object(f"c{n}", {"gpu": 1, "gpumem": "3Ki"}) for n in range(1_000)]
+
+    assert len(read(pod_object(*containers)).problem) < 1_100
+
+
 def test_the_record_of_hami_counts_where_ours_is_missing():
     pod = waiting(
         node_name="node-a",
