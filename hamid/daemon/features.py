@@ -14,7 +14,13 @@ import structlog
 
 from hamid.daemon.patience import until_answered
 from hamid.errors import KubeletError
-from hamid.kube.port import ENDPOINT_SLICES, NODES, VALIDATING_POLICIES, ServerVersion
+from hamid.kube.port import (
+    ENDPOINT_SLICES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    VALIDATING_POLICIES,
+    ServerVersion,
+)
 from hamid.plugin.settings import GrantMode
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ class ClusterFeatures:
     has_match_conditions: bool
     has_validating_policies: bool
     has_endpoint_slices: bool
+    has_disruption_budgets: bool
 
     def lacks(self) -> tuple[str, ...]:
         """What is missed, each with what it costs, in words."""
@@ -62,6 +69,11 @@ class ClusterFeatures:
             )
         if not self.has_endpoint_slices:
             missing.append("there is no EndpointSlice v1: the leader publishes Endpoints instead")
+        if not self.has_disruption_budgets:
+            missing.append(
+                "there is no PodDisruptionBudget v1: whom to evict is chosen without a look at budgets; "
+                "the API server holds hamid to them, but not kube-scheduler"
+            )
         return tuple(missing)
 
 
@@ -173,6 +185,7 @@ async def discover(kube: KubePort) -> ClusterFeatures:
         has_match_conditions=version >= MATCH_CONDITIONS_SINCE,
         has_validating_policies=await kube.serves(VALIDATING_POLICIES),
         has_endpoint_slices=await kube.serves(ENDPOINT_SLICES),
+        has_disruption_budgets=await kube.serves(POD_DISRUPTION_BUDGETS),
     )
     for missing in features.lacks():
         log.warning("cluster lacks a feature", version=str(version), cost=missing)

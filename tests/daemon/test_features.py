@@ -24,14 +24,15 @@ POLICIES = "ValidatingAdmissionPolicy"
 CONDITIONS = "matchConditions"
 SLICES = "EndpointSlice"
 UID = "Binding's uid"
+BUDGETS = "PodDisruptionBudget"
 OLD = "older than 1.20"
 
 
 @pytest.mark.parametrize(
     ("version", "lacking"),
     [
-        ("1.19", {OLD, CONDITIONS, POLICIES, SLICES, UID}),
-        ("1.20", {CONDITIONS, POLICIES, SLICES, UID}),
+        ("1.19", {OLD, CONDITIONS, POLICIES, SLICES, UID, BUDGETS}),
+        ("1.20", {CONDITIONS, POLICIES, SLICES, UID, BUDGETS}),
         ("1.22", {CONDITIONS, POLICIES, UID}),
         ("1.25.3", {CONDITIONS, POLICIES, UID}),
         ("1.25.9", {CONDITIONS, POLICIES}),

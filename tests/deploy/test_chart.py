@@ -115,6 +115,17 @@ def test_a_cluster_with_the_policies_switched_off_gets_none():
     assert not [kind for kind, _ in objects if kind.startswith("ValidatingAdmission")]
 
 
+def test_namespaces_that_are_left_alone_by_name_need_names_on_them():
+    value = ("--set", "scheduler.admissionWebhook.whitelistNamespaces={kube-system}")
+    by_name = {"operator": "NotIn", "values": ["kube-system"]}
+
+    found = webhook(rendered(*value, version="1.21.0"))["namespaceSelector"]["matchExpressions"]
+
+    assert {"key": "kubernetes.io/metadata.name", **by_name} in found
+    with pytest.raises(ChartRefused, match=r"whitelistNamespaces needs Kubernetes 1\.21"):
+        rendered(*value, version="1.20.15")
+
+
 def test_a_cluster_older_than_daemon_set_surge_is_not_told_of_it():
     def update(version):
         return rendered(version=version)["DaemonSet", "hamid"]["spec"]["updateStrategy"]

@@ -1,6 +1,7 @@
 """The whole daemon on fakes: HTTP, TLS and unix sockets are real, and so is the driver's library."""
 
 import base64
+import re
 import ssl
 from contextlib import suppress
 
@@ -137,11 +138,22 @@ async def test_only_who_has_the_leaders_certificate_may_call_the_extender(around
     await served.stop()
 
 
+async def wait_for_scheduler(served, pattern):
+    """Until this is the replica's part in scheduling: it may be ready before it knows of a leader."""
+
+    async def look():
+        _, body = await served.get("/readyz")
+        return re.fullmatch(pattern, body["conditions"]["scheduler"]["reason"])
+
+    await eventually(look)
+
+
 async def test_a_follower_says_who_leads_and_hangs_up(around):
     leader = await around.serve()
     await leader.wait_until_ready("certificates")
     follower = await around.serve(around.settings(OTHER))
     await follower.wait_until_ready("certificates")
+    await wait_for_scheduler(follower, f"follows {NODE}_.*")
     session = await around.scheduler_session()
 
     async with session.post(f"{follower.url('extender')}/scheduler/filter", data=b"{}") as answer:
@@ -169,11 +181,7 @@ async def test_a_follower_goes_on_where_the_leader_ended(around):
 
     await first.stop()
 
-    async def leads():
-        _, body = await second.get("/readyz")
-        return body["conditions"]["scheduler"]["reason"] == "leads"
-
-    await eventually(leads)
+    await wait_for_scheduler(second, "leads")
     expected = second.daemon.web.ports.get()["extender"]
 
     async def is_led_here():
