@@ -1,6 +1,9 @@
 #include "context.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "real.h"
@@ -8,12 +11,9 @@
 #define ORDINALS_MAX HAMID_DEVICES_MAX
 #define GONE_KEPT 16u
 
-enum { UNKNOWN, FILLING, KNOWN };
-
 _Atomic bool context_has_several;
 static struct pages_device devices[ORDINALS_MAX];
-static _Atomic int states[ORDINALS_MAX];
-static _Atomic int known_count;
+static _Atomic bool is_known[ORDINALS_MAX];
 
 static _Atomic uint64_t contexts_gone = 1; /* how often; the thread's memory is of one count */
 static CUcontext last_gone[GONE_KEPT]; /* the last of them, by count; read and written while it is taken */
@@ -45,29 +45,44 @@ CUresult context_uuid(CUdevice ordinal, char ret_uuid[HAMID_UUID_BYTES])
 	return CUDA_SUCCESS;
 }
 
+static void note_several(CUdevice ordinal)
+{
+	for (CUdevice other = 0; other < ORDINALS_MAX; other++)
+		if (other != ordinal && atomic_load(&is_known[other]))
+			atomic_store(&context_has_several, true);
+}
+
 CUresult context_device(CUdevice ordinal, struct pages_device **ret_device)
 {
 	if (ordinal < 0 || ordinal >= ORDINALS_MAX)
 		return CUDA_ERROR_INVALID_DEVICE;
 	struct pages_device *device = &devices[ordinal];
-	if (atomic_load_explicit(&states[ordinal], memory_order_acquire) != KNOWN) {
+	if (!atomic_load_explicit(&is_known[ordinal], memory_order_acquire)) {
 		char uuid[HAMID_UUID_BYTES] = "";
 		CUresult cr = context_uuid(ordinal, uuid);
 		if (cr != CUDA_SUCCESS)
 			return cr;
-		int expected = UNKNOWN;
-		if (atomic_compare_exchange_strong(&states[ordinal], &expected, FILLING)) {
-			__builtin_memcpy(device->uuid, uuid, sizeof uuid);
-			if (atomic_fetch_add(&known_count, 1) > 0)
-				atomic_store(&context_has_several, true);
-			atomic_store_explicit(&states[ordinal], KNOWN, memory_order_release);
-		}
-		/* Another thread copies a few bytes at this moment. */
-		while (atomic_load_explicit(&states[ordinal], memory_order_acquire) != KNOWN)
-			;
+		/* Threads that meet here write the same: none waits for another, which may be gone after a fork. */
+		for (size_t i = 0; i < sizeof uuid; i++)
+			__atomic_store_n(&device->uuid[i], uuid[i], __ATOMIC_RELAXED);
+		note_several(ordinal);
+		atomic_store(&is_known[ordinal], true);
+		note_several(ordinal); /* of two that begin at once, one sees the other */
 	}
 	*ret_device = device;
 	return CUDA_SUCCESS;
+}
+
+CUresult context_of_location(const CUmemLocation *location, struct pages_device **ret_device)
+{
+	switch (location->type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return context_device(location->id, ret_device);
+	case CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN: /* since 13.5; of most devices it is all of it */
+		return context_device(location->id & 0xff, ret_device);
+	default:
+		return CUDA_ERROR_INVALID_DEVICE;
+	}
 }
 
 CUresult context_here(struct whereabouts *ret_here)
@@ -109,11 +124,23 @@ CUresult context_of_stream(CUstream stream, struct whereabouts *ret_there)
 	return theirs;
 }
 
+static void after_fork_in_child(void)
+{
+	atomic_flag_clear(&last_gone_is_taken);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
 static void take_last_gone(void)
 {
+	static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+	pthread_once(&forks_watched, watch_forks);
 	/* Another thread looks at a few pointers at this moment. */
 	while (atomic_flag_test_and_set_explicit(&last_gone_is_taken, memory_order_acquire))
-		;
+		sched_yield();
 }
 
 static void leave_last_gone(void)

@@ -28,6 +28,9 @@ CUresult context_uuid(CUdevice ordinal, char ret_uuid[HAMID_UUID_BYTES]);
 /* The device of an ordinal; lives as long as the process. The driver's error if there is none. */
 CUresult context_device(CUdevice ordinal, struct pages_device **ret_device);
 
+/* The device that memory at this place is of. CUDA_ERROR_INVALID_DEVICE: none, as of memory of the host. */
+CUresult context_of_location(const CUmemLocation *location, struct pages_device **ret_device);
+
 /* The calling thread's current context and its device; the driver's own error without one. */
 CUresult context_here(struct whereabouts *ret_here);
 

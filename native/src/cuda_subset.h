@@ -30,6 +30,8 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
 typedef struct CUmemAccessDesc_st CUmemAccessDesc;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 typedef struct CUlaunchAttribute_st CUlaunchAttribute;
 
 typedef struct {
@@ -71,11 +73,18 @@ enum {
 	CU_STREAM_CAPTURE_STATUS_NONE = 0,
 	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
 	CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+	CU_MEMPOOL_ATTR_ALLOCATION_TYPE = 9,
+	CU_MEMPOOL_ATTR_LOCATION_ID = 11,
+	CU_MEMPOOL_ATTR_LOCATION_TYPE = 12,
+	CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
 	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
 	CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
 	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
 	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CU_MEM_LOCATION_TYPE_HOST = 2,
+	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
+	CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN = 6,
 	CU_MEM_ATTACH_GLOBAL = 1,
 	CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
 	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
@@ -93,7 +102,7 @@ enum {
 
 typedef struct {
 	int type;
-	int id;
+	int id; /* of a locality domain: the device's in the first byte */
 } CUmemLocation;
 
 typedef struct {

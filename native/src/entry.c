@@ -1,5 +1,5 @@
 /*
- * Where the program's look-ups come in: dlsym (entry_dlsym.S asks here) and cuGetProcAddress.
+ * Where the program's look-ups come in: dlsym (entry_jumps.S asks here) and cuGetProcAddress.
  * How it loads libraries is in entry_loader.c.
  *
  * There is no constructor: in a process that looks up no hooked symbol, this library does nothing

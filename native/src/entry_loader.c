@@ -1,5 +1,5 @@
 /*
- * How a program loads libraries (entry_dlopen.S asks here). One thing is changed: RTLD_DEEPBIND,
+ * How a program loads libraries (entry_jumps.S asks here). One thing is changed: RTLD_DEEPBIND,
  * with which a library finds `dlsym` in libc before it looks among the preloaded ones, is taken out.
  * Else its look-ups of the driver would go by us, and with them every limit.
  *

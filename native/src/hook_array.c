@@ -21,76 +21,44 @@ static CUresult end_array(const struct hook_taking *taking, CUresult made, CUarr
 	return cr;
 }
 
-HOOK_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v2 *descriptor)
-{
-	if (!real_load(REAL_CUDA) || !real.cuArrayCreate_v2)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!array || !descriptor)
-		return real.cuArrayCreate_v2(array, descriptor);
-	const CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {
-		.Width = descriptor->Width,
-		.Height = descriptor->Height,
-		.Format = descriptor->Format,
-		.NumChannels = descriptor->NumChannels,
-	};
-	struct hook_taking taking;
-	CUresult cr = hook_take_begin(array_size_bytes(&shape, 1), &taking);
-	return cr == CUDA_SUCCESS ?
-		       end_array(&taking, real.cuArrayCreate_v2(array, descriptor), array) :
-		       cr;
-}
+/* Run the real `symbol`, which makes an array of what is in its descriptor. */
+#define CREATE(symbol, ...) \
+	do { \
+		if (!real_load(REAL_CUDA) || !real.symbol) \
+			return CUDA_ERROR_NOT_INITIALIZED; \
+		if (!array || !descriptor) \
+			return real.symbol(array, descriptor); \
+		const CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {__VA_ARGS__}; \
+		struct hook_taking taking; \
+		const CUresult cr = hook_take_begin(array_size_bytes(&shape, 1), &taking); \
+		if (cr != CUDA_SUCCESS) \
+			return cr; \
+		return end_array(&taking, real.symbol(array, descriptor), array); \
+	} while (0)
+
+#define FLAT \
+	.Width = descriptor->Width, .Height = descriptor->Height, .Format = descriptor->Format, \
+	.NumChannels = descriptor->NumChannels
+#define DEEP FLAT, .Depth = descriptor->Depth, .Flags = descriptor->Flags
 
 HOOK_EXPORT CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *descriptor)
 {
-	if (!real_load(REAL_CUDA) || !real.cuArrayCreate)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!array || !descriptor)
-		return real.cuArrayCreate(array, descriptor);
-	const CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {
-		.Width = descriptor->Width,
-		.Height = descriptor->Height,
-		.Format = descriptor->Format,
-		.NumChannels = descriptor->NumChannels,
-	};
-	struct hook_taking taking;
-	CUresult cr = hook_take_begin(array_size_bytes(&shape, 1), &taking);
-	return cr == CUDA_SUCCESS ?
-		       end_array(&taking, real.cuArrayCreate(array, descriptor), array) :
-		       cr;
+	CREATE(cuArrayCreate, FLAT);
 }
 
-HOOK_EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor)
+HOOK_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v2 *descriptor)
 {
-	if (!real_load(REAL_CUDA) || !real.cuArray3DCreate_v2)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!array || !descriptor)
-		return real.cuArray3DCreate_v2(array, descriptor);
-	struct hook_taking taking;
-	CUresult cr = hook_take_begin(array_size_bytes(descriptor, 1), &taking);
-	return cr == CUDA_SUCCESS ?
-		       end_array(&taking, real.cuArray3DCreate_v2(array, descriptor), array) :
-		       cr;
+	CREATE(cuArrayCreate_v2, FLAT);
 }
 
 HOOK_EXPORT CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *descriptor)
 {
-	if (!real_load(REAL_CUDA) || !real.cuArray3DCreate)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!array || !descriptor)
-		return real.cuArray3DCreate(array, descriptor);
-	const CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {
-		.Width = descriptor->Width,
-		.Height = descriptor->Height,
-		.Depth = descriptor->Depth,
-		.Format = descriptor->Format,
-		.NumChannels = descriptor->NumChannels,
-		.Flags = descriptor->Flags,
-	};
-	struct hook_taking taking;
-	CUresult cr = hook_take_begin(array_size_bytes(&shape, 1), &taking);
-	return cr == CUDA_SUCCESS ?
-		       end_array(&taking, real.cuArray3DCreate(array, descriptor), array) :
-		       cr;
+	CREATE(cuArray3DCreate, DEEP);
+}
+
+HOOK_EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor)
+{
+	CREATE(cuArray3DCreate_v2, DEEP);
 }
 
 HOOK_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *mipmap,

@@ -9,6 +9,7 @@
  * A process without such nodes pays one load per launch.
  */
 #include "context.h"
+#include "errors.h"
 #include "hook_graph.h"
 #include "hook_launch.h"
 #include "hook_pool.h"
@@ -43,9 +44,10 @@ static CUresult begin(CUgraphExec exec, CUstream stream, struct launch *ret_laun
 	*ret_launch = (struct launch){.exec = exec};
 	if (!hook_graph_memory_in_use() || context_of_stream(stream, &there) != CUDA_SUCCESS)
 		return CUDA_SUCCESS; /* the driver says what is wrong */
-	struct pool *pool = pools_get(POOL_GRAPH, (uint64_t)there.ordinal + 1, there.device);
-	if (!pool)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct pool *pool;
+	int r = pools_get(POOL_GRAPH, (uint64_t)there.ordinal + 1, there.device, &pool);
+	if (r < 0)
+		return cu_from_errno(r);
 	const uint64_t least_bytes = hook_graph_take_least(exec);
 	CUresult cr = hook_reserve(there.device, growth(there.ordinal, least_bytes),
 				   &ret_launch->advance);

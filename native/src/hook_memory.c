@@ -134,9 +134,9 @@ HOOK_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, siz
 		cr = end_pitched(&taking, cr, cr == CUDA_SUCCESS ? *address : 0,
 				 cr == CUDA_SUCCESS ? *pitch : 0, height);
 	}
-	const uint64_t row_bytes = whole_units(width_bytes);
-	if (cr != CUDA_ERROR_OUT_OF_MEMORY || !may_be_managed(&taking) || row_bytes < width_bytes)
+	if (cr != CUDA_ERROR_OUT_OF_MEMORY || !may_be_managed(&taking))
 		return cr;
+	const uint64_t row_bytes = whole_units(width_bytes);
 	cr = allocate_managed(address, times(row_bytes, height), CU_MEM_ATTACH_GLOBAL);
 	if (cr == CUDA_SUCCESS)
 		*pitch = row_bytes;
@@ -196,26 +196,27 @@ HOOK_EXPORT CUresult cuMemFree(CUdeviceptr_v1 address)
 	return settle(real.cuMemFree(address), taken, &entry);
 }
 
+static CUresult free_in_order(CUresult (*call)(CUdeviceptr, CUstream), CUdeviceptr address,
+			      CUstream stream)
+{
+	struct ledger_entry entry;
+	int taken = take(address, &entry);
+	CUresult cr = settle(call(address, stream), taken, &entry);
+	if (cr == CUDA_SUCCESS)
+		hook_graph_note_free(address);
+	return cr;
+}
+
 HOOK_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemFreeAsync)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_entry entry;
-	int taken = take(address, &entry);
-	CUresult cr = settle(real.cuMemFreeAsync(address, stream), taken, &entry);
-	if (cr == CUDA_SUCCESS)
-		hook_graph_note_free(address);
-	return cr;
+	return free_in_order(real.cuMemFreeAsync, address, stream);
 }
 
 HOOK_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemFreeAsync_ptsz)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_entry entry;
-	int taken = take(address, &entry);
-	CUresult cr = settle(real.cuMemFreeAsync_ptsz(address, stream), taken, &entry);
-	if (cr == CUDA_SUCCESS)
-		hook_graph_note_free(address);
-	return cr;
+	return free_in_order(real.cuMemFreeAsync_ptsz, address, stream);
 }

@@ -50,7 +50,10 @@ HOOK_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t devi
 	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetProcessesUtilizationInfo)
 		return NVML_ERROR_UNINITIALIZED;
 	struct own_processes own;
+	const bool is_known = info && info->version == (sizeof *info | 1u << 24);
 	nvmlReturn_t nr = real.nvmlDeviceGetProcessesUtilizationInfo(device, info);
+	if (!is_known) /* another structure: the driver's to judge */
+		return nr;
 	if ((nr != NVML_SUCCESS && nr != NVML_ERROR_INSUFFICIENT_SIZE) || !own_processes(device, &own))
 		return nr;
 	if (own.count == 0)

@@ -227,6 +227,62 @@ static CUresult allocate_counted(const struct request *request, CUmemoryPool han
 	return cu_from_errno(r);
 }
 
+/*
+ * Which device the memory of such a pool is of; NULL: none, it is the host's. False: of the device that is current
+ * when it is taken, as managed memory is.
+ */
+static bool place_of(int kind, const CUmemLocation *location, struct pages_device **ret_device)
+{
+	const bool is_host = location->type >= CU_MEM_LOCATION_TYPE_HOST &&
+			     location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+	if (context_of_location(location, ret_device) == CUDA_SUCCESS)
+		return true;
+	*ret_device = NULL;
+	return is_host && kind != CU_MEM_ALLOCATION_TYPE_MANAGED;
+}
+
+/* Is it a device's own pool, which nobody made? Then of which? */
+static bool is_default_of(CUmemoryPool pool, struct pages_device **ret_device)
+{
+	int count = 0;
+	if (!real.cuDeviceGetCount || !real.cuDeviceGetDefaultMemPool ||
+	    real.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+		return false;
+	for (int i = 0; i < count; i++) {
+		CUmemoryPool of_device;
+		if (real.cuDeviceGetDefaultMemPool(&of_device, i) == CUDA_SUCCESS && of_device == pool)
+			return context_device(i, ret_device) == CUDA_SUCCESS;
+	}
+	return false;
+}
+
+/* What a pool's memory is of, where its attributes say so, which they do of the newest drivers. */
+static bool has_said(CUmemoryPool pool, struct pages_device **ret_device)
+{
+	CUmemLocation location;
+	int kind;
+	if (!real.cuMemPoolGetAttribute ||
+	    real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_ALLOCATION_TYPE, &kind) != CUDA_SUCCESS ||
+	    real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_LOCATION_TYPE, &location.type) != CUDA_SUCCESS ||
+	    real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_LOCATION_ID, &location.id) != CUDA_SUCCESS)
+		return false;
+	return place_of(kind, &location, ret_device);
+}
+
+/* The pool of a request; made known when it is new. */
+static int pool_of(const struct request *request, CUmemoryPool handle, const struct whereabouts *there,
+		   struct pool **ret_pool)
+{
+	struct pages_device *device = there->device;
+	*ret_pool = pools_find(POOL_STREAM_ORDERED, (uintptr_t)handle);
+	if (*ret_pool)
+		return 0;
+	/* It may be another's than the stream's. */
+	if (request->pool && !has_said(handle, &device) && !is_default_of(handle, &device))
+		device = there->device;
+	return pools_get(POOL_STREAM_ORDERED, (uintptr_t)handle, device, ret_pool);
+}
+
 static CUresult allocate(const struct request *request)
 {
 	struct whereabouts there;
@@ -241,18 +297,21 @@ static CUresult allocate(const struct request *request)
 	CUresult cr = context_of_stream(request->stream, &there);
 	if (cr != CUDA_SUCCESS)
 		return cr;
-	if (!request->address ||
-	    pages_device_limit(there.device, &limit_bytes) == -ENOENT)
+	int r = pages_device_limit(there.device, &limit_bytes);
+	if (!request->address || r == -ENOENT)
 		return call_driver(request);
+	if (r < 0)
+		return cu_from_errno(r);
 	CUmemoryPool handle = request->pool;
 	if (!handle && real.cuDeviceGetMemPool)
 		cr = real.cuDeviceGetMemPool(&handle, there.ordinal);
 	if (cr != CUDA_SUCCESS || !handle)
 		return cr != CUDA_SUCCESS ? cr : CUDA_ERROR_NOT_SUPPORTED;
-	struct pool *pool = pools_get(POOL_STREAM_ORDERED, (uintptr_t)handle, there.device);
-	if (!pool)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	return allocate_counted(request, handle, pool);
+	struct pool *pool;
+	r = pool_of(request, handle, &there, &pool);
+	if (r < 0)
+		return cu_from_errno(r);
+	return pools_device(pool) ? allocate_counted(request, handle, pool) : call_driver(request);
 }
 
 HOOK_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size_bytes, CUstream stream)
@@ -296,9 +355,9 @@ HOOK_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p
 		return CUDA_ERROR_NOT_INITIALIZED;
 	CUresult cr = real.cuMemPoolCreate(pool, properties);
 	struct pages_device *device;
-	if (cr == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-	    context_device(properties->location.id, &device) == CUDA_SUCCESS)
-		pools_get(POOL_STREAM_ORDERED, (uintptr_t)*pool, device);
+	struct pool *known;
+	if (cr == CUDA_SUCCESS && place_of(properties->allocType, &properties->location, &device))
+		pools_get(POOL_STREAM_ORDERED, (uintptr_t)*pool, device, &known);
 	return cr;
 }
 

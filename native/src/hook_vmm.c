@@ -7,8 +7,6 @@
  *
  * Fails closed.
  */
-#include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "context.h"
@@ -18,16 +16,13 @@
 #include "ledger.h"
 #include "real.h"
 
-static _Atomic bool is_anything_counted;
-
 HOOK_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size_bytes,
 				 const CUmemAllocationProp *properties, unsigned long long flags)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemCreate)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct pages_device *device;
-	if (!handle || !properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-	    context_device(properties->location.id, &device) != CUDA_SUCCESS)
+	if (!handle || !properties || context_of_location(&properties->location, &device) != CUDA_SUCCESS)
 		return real.cuMemCreate(handle, size_bytes, properties, flags);
 	struct ledger_charge charge;
 	CUresult cr = hook_reserve(device, size_bytes, &charge);
@@ -43,25 +38,15 @@ HOOK_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t si
 		real.cuMemRelease(*handle);
 		ledger_cancel(&charge);
 	}
-	if (charge.cell != LEDGER_UNCOUNTED)
-		atomic_store_explicit(&is_anything_counted, true, memory_order_relaxed);
 	return cu_from_errno(r);
 }
 
-/*
- * One reference less to a handle. A second name for memory (owner: the first) holds one reference
- * of the first's.
- */
+/* One reference less to a handle. */
 static void let_go(uint64_t handle)
 {
 	struct ledger_entry entry;
-	while (handle && ledger_let_go(LEDGER_HANDLE, handle, &entry) == 0) {
-		if (entry.count > 0)
-			return;
-		if (!entry.owner)
-			ledger_release(&entry);
-		handle = entry.owner;
-	}
+	if (handle && ledger_let_go(LEDGER_HANDLE, handle, &entry) == 0 && entry.count == 0)
+		ledger_release(&entry);
 }
 
 HOOK_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -82,8 +67,6 @@ HOOK_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 			ledger_put_back(&entry);
 		else
 			ledger_hold(LEDGER_HANDLE, handle);
-	} else if (entry.count == 0 && entry.owner) {
-		let_go(entry.owner);
 	} else if (entry.count == 0) {
 		ledger_release(&entry);
 	}
@@ -103,7 +86,7 @@ HOOK_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size_bytes, size_t off
 		return cr;
 	}
 	/* Others' memory is noted too, so that a range with both can be walked. */
-	if (!is_counted && !atomic_load_explicit(&is_anything_counted, memory_order_relaxed))
+	if (!is_counted && !pages_are_ours())
 		return cr;
 	const struct ledger_charge extent = {.size_bytes = size_bytes, .cell = 0};
 	int r = ledger_commit(&extent, LEDGER_MAPPING, address, is_counted ? handle : 0);
@@ -136,17 +119,10 @@ HOOK_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemRetainAllocationHandle)
 		return CUDA_ERROR_NOT_INITIALIZED;
+	/* The handle that was mapped, so the one that we know. */
 	CUresult cr = real.cuMemRetainAllocationHandle(handle, address);
-	if (cr != CUDA_SUCCESS || ledger_hold(LEDGER_HANDLE, *handle) == 0)
-		return cr;
-	/* Another name for what a mapping is of. */
-	struct ledger_entry mapping;
-	if (ledger_take(LEDGER_MAPPING, (uintptr_t)address, &mapping) < 0)
-		return cr;
-	ledger_put_back(&mapping);
-	const struct ledger_charge nothing = {.size_bytes = 0, .cell = 0};
-	if (ledger_hold(LEDGER_HANDLE, mapping.owner) == 0)
-		ledger_commit(&nothing, LEDGER_HANDLE, *handle, mapping.owner);
+	if (cr == CUDA_SUCCESS)
+		ledger_hold(LEDGER_HANDLE, *handle);
 	return cr;
 }
 

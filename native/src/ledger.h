@@ -7,7 +7,7 @@
  * if the driver refused.
  *
  * Terms: key = the address or handle, within its kind; owner = the context that the driver frees it
- * with (0: none), or the handle that a mapping is of; count = how many references keep it.
+ * with (0: none), or the handle that a mapping is of; mark = a moment before a context ended.
  *
  * Threads: any. No lock is held across a call of the driver. Constant time for every operation but
  * ledger_release_owned().
@@ -30,6 +30,7 @@ enum ledger_kind {
 	LEDGER_MAPPING,
 	LEDGER_CONTEXT,
 	LEDGER_CONTEXT_LIMIT,
+	LEDGER_GREEN, /* which device a green context is of (hook_context.c) */
 	LEDGER_GRAPH, /* these three say what graphs will take (hook_graph_build.c) */
 	LEDGER_GRAPH_EXEC,
 	LEDGER_GRAPH_BLOCK,
@@ -48,7 +49,10 @@ struct ledger_entry {
 	uint64_t key;
 	uint64_t size_bytes;
 	uint64_t owner;
-	uint32_t count;
+	union {
+		uint32_t count; /* of references to a handle */
+		uint32_t mark;  /* of what a context owns: the last one when it was committed */
+	};
 	uint16_t cell;
 	uint16_t kind;
 };
@@ -93,5 +97,14 @@ void ledger_release(const struct ledger_entry *entry);
 int ledger_hold(enum ledger_kind kind, uint64_t key);
 int ledger_let_go(enum ledger_kind kind, uint64_t key, struct ledger_entry *ret_entry);
 
+/*
+ * Before the driver is asked to end a context: a mark. What is committed from then on is not of that
+ * context, but of one that got its handle.
+ */
+uint32_t ledger_mark(void);
+
+/* What one context owned is another's from now on. */
+void ledger_give_over(uint64_t context, uint64_t to_context);
+
 /* Release everything that the driver freed with a context. */
-void ledger_release_owned(uint64_t context);
+void ledger_release_owned(uint64_t context, uint32_t mark);

@@ -98,52 +98,45 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* Read the file at `path`; says why when it will not do. Holds LOCK_CONTROL. */
-static bool read_limits(const char *path)
+/* Read the file at `path`. NULL, or why it will not do. Holds LOCK_CONTROL. */
+static const char *read_limits(const char *path)
 {
 	uint8_t page[HAMID_CONTROL_BYTES_MAX + 1];
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* be it a pipe: nothing is waited for */
-	if (fd < 0) {
-		refuse(path, strerror(errno));
-		return false;
-	}
+	if (fd < 0)
+		return strerror(errno);
 	ssize_t length = sys_fstat(fd, &seen) < 0 ? -errno : read_page(fd, page, sizeof page);
 	close(fd);
-	if (length < 0) {
-		refuse(path, strerror((int)-length));
-		return false;
-	}
+	if (length < 0)
+		return strerror((int)-length);
 	const char *why;
-	if (limits_parse(page, (size_t)length, &limits, &why) < 0) {
-		refuse(path, why);
-		return false;
-	}
-	return true;
+	return limits_parse(page, (size_t)length, &limits, &why) < 0 ? why : NULL;
 }
 
 static void refresh(void)
 {
-	static bool is_missing_said;
+	static bool is_refused;
+	static struct stat refused; /* which is not complained of again */
 	char path[512];
-	const char *dir = pages_limits_dir();
-	snprintf(path, sizeof path, "%s/%s", dir, HAMID_CONTROL_FILE);
+	snprintf(path, sizeof path, "%s/%s", pages_limits_dir(), HAMID_CONTROL_FILE);
 
-	struct stat now;
+	struct stat now = {0};
+	const char *why;
 	if (sys_stat(path, &now) == 0) {
-		is_missing_said = false;
-		if (!is_same_file(&now, &seen)) {
-			is_trusted = read_limits(path);
-			atomic_fetch_add(&epoch, 1);
-		}
-		return;
+		if (is_same_file(&now, &seen))
+			return;
+		why = read_limits(path);
+	} else {
+		why = strerror(errno);
+		memset(&seen, 0, sizeof seen);
 	}
-	if (is_trusted)
+	if (why && !(is_refused && is_same_file(&now, &refused)))
+		refuse(path, why);
+	is_refused = why != NULL;
+	refused = now;
+	if (is_trusted || !why)
 		atomic_fetch_add(&epoch, 1);
-	is_trusted = false;
-	memset(&seen, 0, sizeof seen);
-	if (!is_missing_said)
-		refuse(path, strerror(errno));
-	is_missing_said = true;
+	is_trusted = !why;
 }
 
 /* Decided once: a mount does not come or go while a process runs. */
@@ -160,6 +153,7 @@ static void after_fork_in_child(void)
 	pthread_mutex_init(&mutex, NULL);
 	memset(&seen, 0, sizeof seen);
 	atomic_store(&standing, NOT_LOOKED);
+	pages_live_after_fork();
 }
 
 static void watch_forks(void)

@@ -105,3 +105,8 @@ uint64_t pages_live_uncounted(uint32_t index, uint64_t generation, uint64_t now_
 	const struct hamid_live_device *device = said_of(index, generation, now_ns);
 	return device ? __atomic_load_n(&device->uncounted_bytes, __ATOMIC_RELAXED) : 0;
 }
+
+void pages_live_after_fork(void)
+{
+	memset(&seen, 0, sizeof seen);
+}

@@ -21,3 +21,6 @@ uint64_t pages_live_flags(uint32_t index);
 
 /* What the container holds of the device beyond what it is charged; 0, also when nobody says. */
 uint64_t pages_live_uncounted(uint32_t index, uint64_t generation, uint64_t now_ns);
+
+/* In a forked child: look anew, for a thread of the parent's may have been about to. */
+void pages_live_after_fork(void);

@@ -53,7 +53,7 @@ struct pool *pools_find(enum pool_kind kind, uint64_t key)
 }
 
 /* Holds LOCK_POOLS. */
-static struct pool *add(enum pool_kind kind, uint64_t key, struct pages_device *device)
+static int add(enum pool_kind kind, uint64_t key, struct pages_device *device, struct pool **ret_pool)
 {
 	const size_t last = atomic_load(&end);
 	size_t place = 0;
@@ -61,31 +61,34 @@ static struct pool *add(enum pool_kind kind, uint64_t key, struct pages_device *
 				pools[place].charge.size_bytes))
 		place++;
 	if (place == POOLS_MAX)
-		return NULL;
+		return -ENOMEM;
 	struct pool *pool = &pools[place];
-	struct ledger_charge nothing;
-	if (ledger_reserve(device, 0, &nothing) < 0) /* finds the cell */
-		return NULL;
+	struct ledger_charge nothing = {.cell = LEDGER_UNCOUNTED};
+	int r = device ? ledger_reserve(device, 0, &nothing) : 0; /* finds the cell */
+	if (r < 0)
+		return r;
 	pool->key = key;
 	pool->device = device;
 	pool->charge = nothing;
 	atomic_store(&pool->kind, (int)kind);
 	if (place == last)
 		atomic_store_explicit(&end, last + 1, memory_order_release);
-	return pool;
+	*ret_pool = pool;
+	return 0;
 }
 
-struct pool *pools_get(enum pool_kind kind, uint64_t key, struct pages_device *device)
+int pools_get(enum pool_kind kind, uint64_t key, struct pages_device *device, struct pool **ret_pool)
 {
-	struct pool *pool = pools_find(kind, key);
-	if (pool)
-		return pool;
+	int r = 0;
+	*ret_pool = pools_find(kind, key);
+	if (*ret_pool)
+		return 0;
 	lock();
-	pool = pools_find(kind, key);
-	if (!pool)
-		pool = add(kind, key, device);
+	*ret_pool = pools_find(kind, key);
+	if (!*ret_pool)
+		r = add(kind, key, device, ret_pool);
 	pthread_mutex_unlock(&mutex);
-	return pool;
+	return r;
 }
 
 struct pool *pools_next_charged(struct pool *after)
@@ -195,7 +198,7 @@ void pools_forget(const struct ledger_entry *block)
 void pools_orphan(struct pool *pool)
 {
 	lock();
-	atomic_store(&pool->kind, POOL_ORPHAN);
+	atomic_store(&pool->kind, POOL_DYING);
 	atomic_fetch_add(&pool->version, 1);
 	pthread_mutex_unlock(&mutex);
 }
@@ -205,7 +208,6 @@ void pools_bury(struct pool *pool, bool is_destroyed, uint64_t used_bytes)
 	lock();
 	if (is_destroyed)
 		charge(pool, used_bytes, NULL, true);
-	else
-		atomic_store(&pool->kind, POOL_STREAM_ORDERED);
+	atomic_store(&pool->kind, is_destroyed ? POOL_ORPHAN : POOL_STREAM_ORDERED);
 	pthread_mutex_unlock(&mutex);
 }

@@ -18,15 +18,19 @@
 enum pool_kind {
 	POOL_STREAM_ORDERED = 1,
 	POOL_GRAPH, /* key: the device's ordinal + 1 */
+	POOL_DYING,  /* being destroyed: nobody knows yet whether it will be */
 	POOL_ORPHAN, /* destroyed; charged the blocks that are not yet freed */
 };
 
 struct pool;
 
-/* The pool with this key; made when new. NULL without memory: then nothing may be taken from it. */
-struct pool *pools_get(enum pool_kind kind, uint64_t key, struct pages_device *device);
+/*
+ * The pool with this key; made when new. `device` NULL: nothing is charged of it. 0; -ENOMEM or -EPERM: nothing may be
+ * taken from it.
+ */
+int pools_get(enum pool_kind kind, uint64_t key, struct pages_device *device, struct pool **ret_pool);
 
-/* Only if known already. */
+/* Only if known already; else NULL. */
 struct pool *pools_find(enum pool_kind kind, uint64_t key);
 
 /* The next pool that is charged something, or NULL: start with NULL. */

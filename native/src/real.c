@@ -2,19 +2,16 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
 struct real_driver real;
 
-enum { NOT_LOADED, PUBLISHING, LOADED };
-
 /* Without this the compiler knows better than the loader whether it is there. */
 #pragma weak dlvsym
 
-static _Atomic int state[REAL_LIBRARIES];
+static _Atomic bool is_published[REAL_LIBRARIES];
 static _Atomic(real_dlsym_fn) found_dlsym;
 
 static const char *const sonames[REAL_LIBRARIES] = {
@@ -54,25 +51,9 @@ real_dlsym_fn real_dlsym(void)
 	return found;
 }
 
-static void publish(enum real_library library, const struct real_driver *looked_up)
-{
-	int expected = NOT_LOADED;
-	if (!atomic_compare_exchange_strong(&state[library], &expected, PUBLISHING)) {
-		/* Another thread copies a few pointers at this moment. */
-		while (atomic_load_explicit(&state[library], memory_order_acquire) != LOADED)
-			sched_yield();
-		return;
-	}
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (rows[i].library == library)
-			memcpy((char *)&real + rows[i].offset,
-			       (const char *)looked_up + rows[i].offset, sizeof(void *));
-	atomic_store_explicit(&state[library], LOADED, memory_order_release);
-}
-
 bool real_load(enum real_library library)
 {
-	if (atomic_load_explicit(&state[library], memory_order_acquire) == LOADED)
+	if (atomic_load_explicit(&is_published[library], memory_order_acquire))
 		return true;
 
 	int saved_errno = errno;
@@ -84,17 +65,13 @@ bool real_load(enum real_library library)
 	void *found = lookup(RTLD_NEXT, "dlopen");
 	memcpy(&load, &found, sizeof load);
 	void *handle = load ? load(sonames[library], RTLD_LAZY | RTLD_NOLOAD) : NULL;
-	if (handle) {
-		struct real_driver looked_up;
-		memset(&looked_up, 0, sizeof looked_up);
-		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-			if (rows[i].library != library)
-				continue;
-			void *address = lookup(handle, rows[i].symbol);
-			memcpy((char *)&looked_up + rows[i].offset, &address, sizeof address);
-		}
-		publish(library, &looked_up);
-	}
+	/* Threads that meet here write the same: none waits for another, which may be gone after a fork. */
+	for (size_t i = 0; handle && i < sizeof rows / sizeof *rows; i++)
+		if (rows[i].library == library)
+			__atomic_store_n((void **)((char *)&real + rows[i].offset),
+					 lookup(handle, rows[i].symbol), __ATOMIC_RELAXED);
+	if (handle)
+		atomic_store_explicit(&is_published[library], true, memory_order_release);
 	dlerror(); /* a name that the driver lacks is no news to the program */
 	errno = saved_errno;
 	return handle != NULL;

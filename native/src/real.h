@@ -2,8 +2,8 @@
  * The drivers' own functions, looked up in the drivers' own libraries, never in the global scope:
  * so they are never our hooks, nor anybody else's.
  *
- * Threads: a library's functions are published as a whole, once, when it is first seen loaded; no
- * lock is held while the dynamic linker is asked (it may hold its own and call us).
+ * Threads: a library's functions are published as a whole, when it is first seen loaded; no lock is
+ * held while the dynamic linker is asked (it may hold its own and call us).
  * Never: load a library that the process has not loaded itself.
  */
 #pragma once

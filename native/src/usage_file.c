@@ -20,11 +20,10 @@
 #define LOCK_POLL_NS 200000l
 #define OPEN_TRIES 5
 #define OPEN_PAUSE_NS 1000000l
-#define NO_SLOT UINT32_MAX
 
 static int page_fd = -1;
 static struct stat page_stat; /* what page_fd was opened on */
-static uint32_t locked_slot = NO_SLOT;
+static uint32_t locked_slot = USAGE_NO_SLOT;
 static _Atomic(struct hamid_usage *) mapped;
 
 const char *pages_usage_path(void)
@@ -140,7 +139,7 @@ int usage_file_open(bool may_create)
 	}
 	if (page_stat.st_uid == geteuid() && (page_stat.st_mode & 0666) != 0666)
 		fchmod(page_fd, 0666); /* whatever the umask: other users of the container join too */
-	if (locked_slot != NO_SLOT)
+	if (locked_slot != USAGE_NO_SLOT)
 		set_lock(F_WRLCK, HAMID_LOCK_SLOT(locked_slot));
 	return 0;
 }
@@ -228,7 +227,7 @@ void usage_file_after_fork(void)
 	if (is_still_ours())
 		close(page_fd); /* only the child's copy: the parent's keeps the lock */
 	page_fd = -1;
-	locked_slot = NO_SLOT;
+	locked_slot = USAGE_NO_SLOT;
 	struct hamid_usage *page = atomic_exchange(&mapped, NULL);
 	if (page)
 		munmap(page, HAMID_USAGE_BYTES);

@@ -14,6 +14,8 @@
 
 #include "hamid_pages.h"
 
+#define USAGE_NO_SLOT UINT32_MAX
+
 /* Have the file open. 0 or -errno; -ENOENT: there is none, and none may be made. */
 int usage_file_open(bool may_create);
 

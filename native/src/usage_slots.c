@@ -5,7 +5,6 @@
 
 #include "hamid_paths.h"
 #include "liveness.h"
-#include "usage_file.h"
 
 /*
  * A process of another pid namespace is judged by its lock alone. One of ours is there if its pid
@@ -74,8 +73,10 @@ void usage_slots_forget(struct hamid_usage *page, const struct process_identity 
 
 uint32_t usage_slots_find_free(struct hamid_usage *page)
 {
+	/* Locked, though its owner is gone: by a child that he made past fork(), which has his descriptor. */
 	for (uint32_t i = 0; i < HAMID_SLOTS_MAX; i++)
-		if (__atomic_load_n(&usage_slot_at(page, i)->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE)
+		if (__atomic_load_n(&usage_slot_at(page, i)->state, __ATOMIC_ACQUIRE) == HAMID_SLOT_FREE &&
+		    !usage_file_is_slot_locked(i))
 			return i;
 	return USAGE_NO_SLOT;
 }

@@ -9,8 +9,7 @@
 
 #include "hamid_pages.h"
 #include "liveness.h"
-
-#define USAGE_NO_SLOT UINT32_MAX
+#include "usage_file.h"
 
 static inline struct hamid_usage_slot *usage_slot_at(struct hamid_usage *page, uint32_t index)
 {
@@ -29,7 +28,7 @@ uint32_t usage_slots_reap(struct hamid_usage *page, uint32_t own, uint64_t pid_n
  */
 void usage_slots_forget(struct hamid_usage *page, const struct process_identity *self);
 
-/* A free one, or USAGE_NO_SLOT. */
+/* A free one that can be locked, or USAGE_NO_SLOT. */
 uint32_t usage_slots_find_free(struct hamid_usage *page);
 
 void usage_slots_clear(struct hamid_usage_slot *slot);

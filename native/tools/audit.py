@@ -44,11 +44,18 @@ VALUES = (
     "CU_STREAM_CAPTURE_STATUS_NONE",
     "CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT",
     "CU_MEMPOOL_ATTR_USED_MEM_CURRENT",
+    "CU_MEMPOOL_ATTR_ALLOCATION_TYPE",
+    "CU_MEMPOOL_ATTR_LOCATION_ID",
+    "CU_MEMPOOL_ATTR_LOCATION_TYPE",
+    "CU_MEM_ALLOCATION_TYPE_MANAGED",
     "CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT",
     "CU_GRAPH_NODE_TYPE_MEM_ALLOC",
     "CU_GRAPH_NODE_TYPE_MEM_FREE",
     "CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT",
     "CU_MEM_LOCATION_TYPE_DEVICE",
+    "CU_MEM_LOCATION_TYPE_HOST",
+    "CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT",
+    "CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN",
     "CU_MEM_ATTACH_GLOBAL",
     "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT",
     "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR",
@@ -71,7 +78,16 @@ VALUES = (
     "CUDA_ERROR_NOT_PERMITTED",
     "CUDA_ERROR_NOT_SUPPORTED",
 )
-SINCE = {"CUgraphNodeParams": (12, 2)}
+SINCE = {
+    "CUgraphNodeParams": (12, 2),
+    "CU_MEM_LOCATION_TYPE_HOST": (12, 9),
+    "CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT": (12, 9),
+    "CU_MEM_ALLOCATION_TYPE_MANAGED": (13, 0),
+    "CU_MEMPOOL_ATTR_ALLOCATION_TYPE": (13, 5),
+    "CU_MEMPOOL_ATTR_LOCATION_ID": (13, 5),
+    "CU_MEMPOOL_ATTR_LOCATION_TYPE": (13, 5),
+    "CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN": (13, 5),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +216,11 @@ def layout_source(include: str, version: tuple[int, ...]) -> str:
         for kind, fields in LAYOUTS.items()
         if version >= SINCE.get(kind, (0,))
     ]
-    prints += [f'printf("{name}: %d\\n", (int){name});' for name in VALUES]
+    prints += [
+        f'printf("{name}: %d\\n", (int){name});'
+        for name in VALUES
+        if version >= SINCE.get(name, (0,))
+    ]
     body = "\n".join(prints)
     includes = "".join(f"#include <{name}>\n" for name in ("stddef.h", "stdio.h", *include.split()))
     return f"{includes}int main(void)\n{{\n{body}\n}}\n"

@@ -51,7 +51,7 @@ def test_every_hook_of_the_driver_is_known_by_name_and_version_too():
 
 def test_every_row_has_one_definition_in_one_file():
     sources = "\n".join(path.read_text() for path in sorted((NATIVE / "src").glob("*.c")))
-    defined = re.findall(r"^(?:HOOK_EXPORT \w+ |LAUNCH_HOOK\()(\w+)[(,]", sources, re.MULTILINE)
+    defined = re.findall(r"^(?:HOOK_EXPORT \w+ |[A-Z]+_HOOK\()(\w+)[(,]", sources, re.MULTILINE)
 
     assert sorted(defined) == HOOKED
 

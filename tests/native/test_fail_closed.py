@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import struct
 import zlib
 
@@ -10,6 +11,7 @@ import pytest
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME, USAGE_PAGE_NAME
 from hamid.hooks.abi.usage import USAGE_PAGE_BYTES
 from tests.native.container import CARD, CARD_MIB, limits
+from tests.native.stepwise import said
 
 pytestmark = pytest.mark.native
 
@@ -100,13 +102,17 @@ def test_without_a_page_to_trust_there_is_no_memory_and_one_line_says_why(contai
     )
 
 
-@pytest.mark.parametrize("kind", ["directory", "pipe", "link to nowhere", "link to a loop"])
+@pytest.mark.parametrize(
+    "kind", ["directory", "pipe", "socket", "link to nowhere", "link to a loop"]
+)
 def test_what_is_no_file_is_no_page_and_nothing_waits_for_it(container, kind):
     path = container.limits_dir / CONTROL_PAGE_NAME
     if kind == "directory":
         path.mkdir()
     elif kind == "pipe":
         os.mkfifo(path)
+    elif kind == "socket":
+        os.mknod(path, stat.S_IFSOCK | 0o600)
     else:
         path.symlink_to("nowhere" if kind == "link to nowhere" else path.name)
 
@@ -171,6 +177,24 @@ def test_memory_that_cannot_be_counted_is_not_given(container):
     assert done.stdout.count(NOT_PERMITTED) == 4  # twice the memory, twice the figures
     assert len(done.stderr.splitlines()) == 1
     assert str(container.usage_dir / USAGE_PAGE_NAME) in done.stderr
+
+
+ASYNC = """
+address = c_ulonglong()
+steps.say("asked", cuda.cuMemAllocAsync(byref(address), c_size_t(MIB), stream))
+"""
+NOT_PERMITTED_NUMBER = 800
+
+
+@pytest.mark.parametrize("broken", ["control page", "usage page"])
+def test_memory_in_order_of_a_stream_is_refused_for_the_same_reason(container, broken):
+    container.limit((CARD, 100))
+    if broken == "control page":
+        container.write_page(b"nonsense")
+    else:
+        (container.usage_dir / USAGE_PAGE_NAME).mkdir()
+
+    assert said(container, ASYNC)["asked"] == (NOT_PERMITTED_NUMBER, 0, 0)
 
 
 def test_outside_a_container_of_ours_nothing_is_limited(container):

@@ -64,6 +64,60 @@ def test_outside_of_containers_the_driver_s_own_list_stands(container):
     assert lists(container)["Compute_v3"] == [[4242, 100 * MIB]]
 
 
+FORMS = """
+import json, pynvml
+from ctypes import *
+class Short(Structure):
+    _fields_ = [("pid", c_uint), ("used", c_ulonglong)]
+class Long(Structure):
+    _fields_ = [*Short._fields_, ("instance", c_uint), ("compute_instance", c_uint)]
+pynvml.nvmlInit()
+device, nvml, told = pynvml.nvmlDeviceGetHandleByIndex(0), CDLL("libnvidia-ml.so.1"), {}
+for kind in ("Compute", "Graphics", "MPSCompute"):
+    for form, item in (("", Short), ("_v2", Long), ("_v3", Long)):
+        ask, count, answers = nvml[f"nvmlDeviceGet{kind}RunningProcesses{form}"], c_uint(0), []
+        for room in (0, 1, 8):
+            listed, count = (item * 8)(), c_uint(room)
+            answers.append([ask(device, byref(count), listed if room else None), count.value])
+        answers.append([[one.pid, one.used] for one in listed[: count.value]])
+        told[kind + form] = answers
+print(json.dumps(told))
+"""
+INSUFFICIENT_SIZE = 7
+
+
+def test_each_form_of_each_list_tells_how_much_room_it_takes_and_then_the_same(container):
+    container.limit((CARD, 1000))
+    first, second = container.start(60), container.start(30)
+    held = sorted([[first.process.pid, 60 * MIB], [second.process.pid, 30 * MIB]])
+
+    told = lists(container, FORMS)
+
+    empty = {kind + form for kind in ("Graphics", "MPSCompute") for form in ("", "_v2", "_v3")}
+    assert {kind for kind, answers in told.items() if answers == [[0, 0]] * 3 + [[]]} == empty
+    for form in ("", "_v2", "_v3"):
+        *answers, listed = told[f"Compute{form}"]
+        assert answers == [[INSUFFICIENT_SIZE, 2], [INSUFFICIENT_SIZE, 2], [0, 2]]
+        assert sorted(listed) == held
+
+
+def test_outside_of_containers_each_form_is_the_driver_s_own(container):
+    container.machine.write_text(
+        container.machine.read_text().replace("name=", "process=4242:100\nname=", 1)
+    )
+    container.limits_dir.rmdir()
+
+    told = lists(container, FORMS)
+
+    for form in ("", "_v2", "_v3"):
+        assert told[f"Compute{form}"] == [
+            [INSUFFICIENT_SIZE, 1],
+            [0, 1],
+            [0, 1],
+            [[4242, 100 * MIB]],
+        ]
+
+
 INSTANCE = "MIG-33333333-2222-3333-4444-555555555555"
 INSTANCE_LISTER = """
 import json, pynvml

@@ -5,7 +5,7 @@ $(BUILD)/bench/libcuda.so.1: $(BENCH)/null_cuda.c src/cuda_subset.h
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O2 -fPIC -fvisibility=hidden -shared -Wl,-Bsymbolic -Isrc -o $@ $<
 
-$(BUILD)/bench/worker: $(BENCH)/worker.c src/cuda_subset.h
+$(BUILD)/bench/worker: $(BENCH)/worker.c tests/loaded_driver.h src/cuda_subset.h
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O2 -pthread -D_GNU_SOURCE -Isrc -o $@ $< -ldl
 

@@ -11,7 +11,6 @@
  *   worker race FILE ROUNDS             takes what only one may have at a time; FILE counts who has it now,
  *                                       how often it was had, by more than one, and refused
  */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,53 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cuda_subset.h"
+#include "../loaded_driver.h"
 
 #define PAIRS 2000
 #define BLOCK_BYTES 65536u
 #define SMALL_BYTES 512u
 
-static CUresult (*init)(unsigned int);
-static CUresult (*retain)(CUcontext *, CUdevice);
-static CUresult (*set_current)(CUcontext);
-static CUresult (*take)(CUdeviceptr *, size_t);
-static CUresult (*give)(CUdeviceptr);
 static CUresult (*launch)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
 			  unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
-static CUcontext context;
-
-static void find(void *driver, const char *symbol, void *to)
-{
-	void *found = dlsym(driver, symbol);
-	if (!found)
-		exit(2);
-	memcpy(to, &found, sizeof found);
-}
-
-static void start(void)
-{
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	if (!driver)
-		exit(2);
-	find(driver, "cuInit", &init);
-	find(driver, "cuDevicePrimaryCtxRetain", &retain);
-	find(driver, "cuCtxSetCurrent", &set_current);
-	find(driver, "cuMemAlloc_v2", &take);
-	find(driver, "cuMemFree_v2", &give);
-	find(driver, "cuLaunchKernel", &launch);
-	if (init(0) || retain(&context, 0) || set_current(context))
-		exit(3);
-}
-
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec now;
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static void pairs_once(void)
 {
@@ -112,24 +74,31 @@ static void pairs(int thread_count, long live, int batches)
 		pthread_join(threads[i], NULL);
 }
 
+#define STEP 611953 /* a prime, so that a batch comes to no block twice */
+
+/*
+ * The addresses are read before the time is taken: a program has at hand what it frees, and that it has missed the cache
+ * for it is no cost of the library.
+ */
 static void replace(long live, int batches)
 {
-	CUdeviceptr *addresses = malloc((size_t)live * sizeof *addresses);
-	uint64_t dice = 88172645463325252ull;
+	CUdeviceptr *addresses = malloc((size_t)live * sizeof *addresses), mine[PAIRS];
+	long at = 0;
 	for (long i = 0; i < live; i++)
 		if (!addresses || take(&addresses[i], SMALL_BYTES))
 			exit(4);
 	for (int i = 0; i < batches; i++) {
+		const long first = at;
+		for (int j = 0; j < PAIRS; j++, at = (at + STEP) % live)
+			mine[j] = addresses[at];
 		uint64_t from = now_ns(CLOCK_THREAD_CPUTIME_ID);
-		for (int j = 0; j < PAIRS; j++) {
-			dice ^= dice << 13;
-			dice ^= dice >> 7;
-			dice ^= dice << 17;
-			CUdeviceptr *one = &addresses[dice % (uint64_t)live];
-			if (give(*one) || take(one, SMALL_BYTES))
+		for (int j = 0; j < PAIRS; j++)
+			if (give(mine[j]) || take(&mine[j], SMALL_BYTES))
 				exit(4);
-		}
 		printf("%.1f\n", (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - from) / PAIRS);
+		at = first;
+		for (int j = 0; j < PAIRS; j++, at = (at + STEP) % live)
+			addresses[at] = mine[j];
 	}
 }
 
@@ -196,7 +165,7 @@ int main(int argc, char **argv)
 {
 	if (argc < 2)
 		return 2;
-	start();
+	find(load_driver(), "cuLaunchKernel", &launch);
 	if (strcmp(argv[1], "pairs") == 0 && argc == 5)
 		pairs(atoi(argv[2]), atol(argv[3]), atoi(argv[4]));
 	else if (strcmp(argv[1], "launches") == 0 && argc == 4) {

@@ -10,7 +10,6 @@
  * many instructions, how often this process was refused, how long it had to wait at most. Ends with 77 where nobody
  * may be traced.
  */
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,49 +18,12 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cuda_api.h"
+#include "../loaded_driver.h"
 
 #define MIB (1ull << 20)
 #define NOT_HERE 77
-
-static CUresult (*init)(unsigned int);
-static CUresult (*retain)(CUcontext *, CUdevice);
-static CUresult (*set_current)(CUcontext);
-static CUresult (*take)(CUdeviceptr *, size_t);
-static CUresult (*give)(CUdeviceptr);
-
-static void find(void *driver, const char *symbol, void *to)
-{
-	void *found = dlsym(driver, symbol);
-	if (!found)
-		exit(2);
-	memcpy(to, &found, sizeof found);
-}
-
-static void start(void)
-{
-	CUcontext context;
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	if (!driver)
-		exit(2);
-	find(driver, "cuInit", &init);
-	find(driver, "cuDevicePrimaryCtxRetain", &retain);
-	find(driver, "cuCtxSetCurrent", &set_current);
-	find(driver, "cuMemAlloc_v2", &take);
-	find(driver, "cuMemFree_v2", &give);
-	if (init(0) || retain(&context, 0) || set_current(context))
-		exit(3);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static void be_led(bool is_first)
 {
@@ -104,7 +66,7 @@ int main(int argc, char **argv)
 		return 2;
 	const bool is_refused = strcmp(argv[1], "refused") == 0, is_first = strcmp(argv[1], "first") == 0;
 	const long stride = atol(argv[2]);
-	start();
+	load_driver();
 	if (take(&address, MIB) || give(address))
 		return 3;
 	if (is_refused && take(&kept, 60 * MIB))
@@ -114,12 +76,12 @@ int main(int argc, char **argv)
 		if (child == 0)
 			be_led(is_first);
 		is_through = kill_after(child, instructions);
-		const uint64_t from_ns = now_ns();
+		const uint64_t from_ns = now_ns(CLOCK_MONOTONIC);
 		if (take(&address, (is_refused ? 40 : 100) * MIB) == CUDA_SUCCESS)
 			give(address);
 		else
 			refused++;
-		const uint64_t waited_ns = now_ns() - from_ns;
+		const uint64_t waited_ns = now_ns(CLOCK_MONOTONIC) - from_ns;
 		longest_ns = waited_ns > longest_ns ? waited_ns : longest_ns;
 	}
 	printf("{\"instructions\": %ld, \"killed\": %ld, \"refused\": %ld, \"longest_ns\": %llu}\n",

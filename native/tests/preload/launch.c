@@ -142,7 +142,9 @@ static unsigned int launch(const char *how, unsigned int turn)
 	else if (is(how, "threads"))
 		launch_in_thread();
 	else if (is(how, "grid"))
-		MUST(turn % 2 ? cuLaunchGrid(function, (int)grid, 1) : cuLaunchGridAsync(function, (int)grid, 1, NULL));
+		MUST(turn % 3 == 0 ? cuLaunch(function) :
+		     turn % 3 == 1 ? cuLaunchGrid(function, (int)grid, 1) :
+				     cuLaunchGridAsync(function, (int)grid, 1, NULL));
 	else
 		MUST(kernel(is(how, "streams") ? streams[turn % STREAMS] : NULL));
 	if (is(how, "deep")) {

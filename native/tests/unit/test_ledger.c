@@ -185,16 +185,33 @@ static void check_contexts(void)
 		}
 		EXPECT_EQUAL(ledger_reserve(&card, 4096, &charge), 0);
 		EXPECT_EQUAL(ledger_commit(&charge, LEDGER_HANDLE, 77, CONTEXT), 0);
-		ledger_release_owned(CONTEXT);
+		ledger_release_owned(CONTEXT, ledger_mark());
 		EXPECT_EQUAL(used_bytes(), (MANY - (MANY + 2) / 3 + 1) * 4096ull);
 		EXPECT_EQUAL(take(address_of(0), &entry), -ENOENT);
 		EXPECT_EQUAL(take(address_of(2), &entry), 0);
 		ledger_release(&entry);
-		ledger_release_owned(CONTEXT + 1);
-		ledger_release_owned(CONTEXT + 2);
+		ledger_release_owned(CONTEXT + 1, ledger_mark());
+		ledger_release_owned(CONTEXT + 2, ledger_mark());
 		EXPECT_EQUAL(used_bytes(), 4096);
 		EXPECT_EQUAL(ledger_take(LEDGER_HANDLE, 77, &entry), 0);
 		ledger_release(&entry);
+	}
+
+	CHECK("what was taken in a context that got the handle of a destroyed one is not released with that")
+	{
+		EXPECT_EQUAL(ledger_reserve(&card, 4096, &charge), 0);
+		commit(&charge, address_of(0));
+		const uint32_t mark = ledger_mark();
+		/* The driver destroys it; another thread gets the handle, and allocates. */
+		EXPECT_EQUAL(ledger_reserve(&card, 8192, &charge), 0);
+		commit(&charge, address_of(1));
+		EXPECT_EQUAL(take(address_of(1), &entry), 0); /* which the driver then will not free */
+		ledger_put_back(&entry);
+		ledger_release_owned(CONTEXT, mark);
+		EXPECT_EQUAL(used_bytes(), 8192);
+		EXPECT_EQUAL(take(address_of(0), &entry), -ENOENT);
+		ledger_release_owned(CONTEXT, ledger_mark());
+		EXPECT_EQUAL(used_bytes(), 0);
 	}
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "container.h"
@@ -102,6 +103,21 @@ static int close_all_and_hold_60(void)
 	for (int fd = 3; fd < 64; fd++)
 		close(fd);
 	return in_child(take_60) == ENOMEM ? 0 : 2;
+}
+
+static int outlive[2]; /* whoever reads from it ends when it is closed */
+
+/* Ends, but a process that was made past fork() lives on, with our descriptor and so with the slot's lock. */
+static int take_60_and_leave_a_clone(void)
+{
+	char byte;
+	if (take_60() != 0)
+		return 1;
+	if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) == 0) {
+		close(outlive[1]);
+		_exit(read(outlive[0], &byte, 1) != 0);
+	}
+	return 0;
 }
 
 /* --- the race: the limit fits one block; whoever has it says so where all can see --- */
@@ -346,6 +362,16 @@ static void check_books(void)
 	{
 		EXPECT_EQUAL(in_child(close_all_and_take_40), 0);
 		EXPECT_EQUAL(in_child(close_all_and_hold_60), 0);
+	}
+
+	CHECK("a slot whose lock lives on in a clone of its owner keeps nobody else out")
+	{
+		EXPECT_EQUAL(pipe2(outlive, O_CLOEXEC), 0);
+		EXPECT_EQUAL(in_child(take_60_and_leave_a_clone), 0);
+		EXPECT_EQUAL(in_child(take_60), 0); /* which clears it */
+		EXPECT_EQUAL(in_child(take_60), 0); /* and would be given it */
+		close(outlive[0]);
+		close(outlive[1]);
 	}
 
 	CHECK("devices are counted apart")

@@ -5,6 +5,8 @@
 
 SIM_EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape);
 SIM_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray array);
+SIM_EXPORT CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape);
+SIM_EXPORT CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *flat);
 SIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *flat);
 SIM_EXPORT CUresult cuArrayDestroy(CUarray array);
 SIM_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *flat, CUarray array);
@@ -98,6 +100,8 @@ SIM_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *byte
 	CUstream stream);
 SIM_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t size, int attribute,
 	CUdeviceptr address, size_t bytes);
+SIM_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *infos, unsigned int count,
+	CUstream stream);
 SIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
 SIM_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
 	void *address);

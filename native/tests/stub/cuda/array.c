@@ -123,6 +123,32 @@ SIM_EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRI
 	return shape ? create(array, shape) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* --- the first forms --- */
+
+SIM_EXPORT CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *flat)
+{
+	SIM_ENTER();
+	if (!flat)
+		return CUDA_ERROR_INVALID_VALUE;
+	return create(array, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = flat->Width,
+							.Height = flat->Height,
+							.Format = flat->Format,
+							.NumChannels = flat->NumChannels});
+}
+
+SIM_EXPORT CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape)
+{
+	SIM_ENTER();
+	if (!shape)
+		return CUDA_ERROR_INVALID_VALUE;
+	return create(array, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = shape->Width,
+							.Height = shape->Height,
+							.Depth = shape->Depth,
+							.Format = shape->Format,
+							.NumChannels = shape->NumChannels,
+							.Flags = shape->Flags});
+}
+
 SIM_EXPORT CUresult cuArrayDestroy(CUarray array)
 {
 	SIM_ENTER();
@@ -130,6 +156,7 @@ SIM_EXPORT CUresult cuArrayDestroy(CUarray array)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (array->level_of)
 		return CUDA_ERROR_INVALID_VALUE;
+	sparse_drop(array);
 	give(array->block);
 	object_delete(OBJECT_ARRAY, array);
 	return CUDA_SUCCESS;
@@ -289,6 +316,7 @@ void array_drop_context(CUcontext context)
 	while ((mipmap = object_of_context(OBJECT_MIPMAP, context)))
 		destroy_levels(mipmap);
 	while ((array = object_of_context(OBJECT_ARRAY, context))) {
+		sparse_drop(array);
 		give(array->block);
 		object_delete(OBJECT_ARRAY, array);
 	}

@@ -11,6 +11,10 @@ struct CUarray_st {
 	uint64_t address;    /* 0: nothing is behind it */
 	CUmipmappedArray level_of;
 	CUdevice device;
+	struct tile *tiles; /* of a sparse array, what is mapped (sparse.c) */
 };
+
+/* What is mapped into an array goes with it. */
+void sparse_drop(CUarray array);
 
 uint64_t array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape);

@@ -67,7 +67,7 @@ CUresult graph_capture_alloc(CUgraph graph, CUstream stream, CUdevice device, ui
 	node->alloc.block = block;
 	node->alloc.params = (CUDA_MEM_ALLOC_NODE_PARAMS){
 		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}},
+			      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
 		.bytesize = bytes,
 		.dptr = *ret_address};
 	return CUDA_SUCCESS;

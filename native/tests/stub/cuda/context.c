@@ -22,7 +22,7 @@ CUresult context_current(CUcontext *ret_context)
 
 	if (!current || !current->is_alive)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	*ret_context = current;
+	*ret_context = current->part_of ? current->part_of : current;
 	return CUDA_SUCCESS;
 }
 
@@ -46,7 +46,7 @@ CUresult context_or_current(CUcontext context, CUcontext *ret_context)
 		return context_current(ret_context);
 	if (!object_is(OBJECT_CONTEXT, context) || !context->is_alive)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	*ret_context = context;
+	*ret_context = context->part_of ? context->part_of : context;
 	return CUDA_SUCCESS;
 }
 
@@ -146,7 +146,7 @@ SIM_EXPORT CUresult cuCtxCreate_v4(CUcontext *context, const void *params, unsig
 SIM_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 {
 	SIM_ENTER();
-	if (!object_is(OBJECT_CONTEXT, context) || context->is_primary)
+	if (!object_is(OBJECT_CONTEXT, context) || context->is_primary || context->part_of)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_lock(&mutex);
 	bool was_alive = context->is_alive;

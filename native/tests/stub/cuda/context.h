@@ -24,6 +24,7 @@ struct CUctx_st {
 	uint32_t peers; /* bits of the devices whose memory it may use */
 	int cache_config, shared_config;
 	CUstream default_stream; /* made when first used */
+	CUcontext part_of;       /* of a green context: the primary one, in which all is done */
 };
 
 /* The calling thread's context, alive; CUDA_ERROR_INVALID_CONTEXT when there is none. */

@@ -87,6 +87,7 @@ typedef struct {
 #define CU_MEM_LOCATION_TYPE_DEVICE 1
 #define CU_MEM_LOCATION_TYPE_HOST 2
 #define CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT 4
+#define CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN 6
 #define CU_MEM_ALLOCATION_TYPE_PINNED 1
 #define CU_MEM_ALLOCATION_TYPE_MANAGED 2
 #define CU_MEM_HANDLE_TYPE_NONE 0
@@ -98,7 +99,12 @@ typedef struct {
 
 typedef struct {
 	int type;
-	int id;
+	union {
+		int id;
+		struct {
+			unsigned char deviceId, localityDomainId;
+		} localized;
+	};
 } CUmemLocation;
 
 typedef struct {
@@ -163,6 +169,23 @@ typedef struct {
 	unsigned int Flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
 
+/* The same before 3.2. */
+typedef struct {
+	unsigned int Width;
+	unsigned int Height;
+	int Format;
+	unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+
+typedef struct {
+	unsigned int Width;
+	unsigned int Height;
+	unsigned int Depth;
+	int Format;
+	unsigned int NumChannels;
+	unsigned int Flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
 #define CUDA_ARRAY3D_LAYERED 0x01
 #define CUDA_ARRAY3D_CUBEMAP 0x04
 #define CUDA_ARRAY3D_SPARSE 0x40
@@ -173,6 +196,40 @@ typedef struct {
 	size_t alignment;
 	unsigned int reserved[4];
 } CUDA_ARRAY_MEMORY_REQUIREMENTS;
+
+#define CU_RESOURCE_TYPE_ARRAY 0
+#define CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL 0
+#define CU_MEM_OPERATION_TYPE_MAP 1
+#define CU_MEM_OPERATION_TYPE_UNMAP 2
+
+typedef struct {
+	int resourceType;
+	union {
+		CUmipmappedArray mipmap;
+		CUarray array;
+	} resource;
+	int subresourceType;
+	union {
+		struct {
+			unsigned int level, layer;
+			unsigned int offsetX, offsetY, offsetZ;
+			unsigned int extentWidth, extentHeight, extentDepth;
+		} sparseLevel;
+		struct {
+			unsigned int layer;
+			unsigned long long offset, size;
+		} miptail;
+	} subresource;
+	int memOperationType;
+	int memHandleType;
+	union {
+		CUmemGenericAllocationHandle memHandle;
+	} memHandle;
+	unsigned long long offset;
+	unsigned int deviceBitMask;
+	unsigned int flags;
+	unsigned int reserved[2];
+} CUarrayMapInfo;
 
 typedef struct {
 	int type;
@@ -349,6 +406,7 @@ typedef struct {
 	int result_out;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
 
+_Static_assert(sizeof(CUarrayMapInfo) == 96, "as in the public header");
 _Static_assert(sizeof(CUmemPoolProps) == 88, "as in the public header");
 _Static_assert(sizeof(CUlaunchAttribute) == 72, "as in the public header");
 _Static_assert(sizeof(CUDA_MEMCPY3D) == 200, "as in the public header");

@@ -41,6 +41,25 @@ const struct sim_device *sim_device(CUdevice device)
 	return device >= 0 && device < device_count ? &devices[device] : NULL;
 }
 
+#define KNOWS_LOCALITY_DOMAINS 13050
+
+CUresult sim_location(const CUmemLocation *location, CUdevice *ret_device)
+{
+	const bool is_domain = location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN &&
+			       sim_cuda_version() >= KNOWS_LOCALITY_DOMAINS;
+
+	*ret_device = -1;
+	if (location->type >= CU_MEM_LOCATION_TYPE_HOST &&
+	    location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+		return CUDA_SUCCESS;
+	if (!is_domain && location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (is_domain && location->localized.localityDomainId != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_device = is_domain ? location->localized.deviceId : location->id;
+	return sim_device(*ret_device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 /* The sixteen bytes of "GPU-xxxxxxxx-…"; false if they are not there. */
 static bool uuid_bytes(const char *text, uint8_t ret_bytes[16])
 {

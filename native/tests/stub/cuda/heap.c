@@ -49,6 +49,13 @@ static void unlink_region(struct region *region)
 	*(region->next ? &region->next->previous : &region->heap->last) = region->previous;
 }
 
+/* Of the host (-1) nothing is counted. */
+static void give_back(CUdevice device, uint64_t bytes)
+{
+	if (device >= 0)
+		sim_give_back(sim_device(device), bytes);
+}
+
 static void region_free(struct region *region)
 {
 	struct heap *heap = region->heap;
@@ -61,7 +68,7 @@ static void region_free(struct region *region)
 	}
 	span_remove(&region->span);
 	munmap((void *)(uintptr_t)region->span.address, region->span.bytes);
-	sim_give_back(sim_device(heap->device), region->span.bytes);
+	give_back(heap->device, region->span.bytes);
 	heap->reserved -= region->span.bytes;
 	free(region);
 }
@@ -70,8 +77,6 @@ static struct heap *keepers; /* heaps that keep empty regions */
 
 static struct region *region_new(struct heap *heap, uint64_t bytes, int map_flags)
 {
-	const struct sim_device *device = sim_device(heap->device);
-
 	if (heap->max_bytes && bytes > heap->max_bytes - heap->reserved)
 		return NULL;
 	if (heap_take_of_device(heap->device, bytes) != CUDA_SUCCESS)
@@ -103,7 +108,7 @@ static struct region *region_new(struct heap *heap, uint64_t bytes, int map_flag
 		munmap(memory, bytes);
 	free(region);
 	free(whole);
-	sim_give_back(device, bytes);
+	give_back(heap->device, bytes);
 	return NULL;
 }
 
@@ -295,7 +300,7 @@ void heap_keeper_end(struct heap *heap)
 
 CUresult heap_take_of_device(CUdevice device, uint64_t bytes)
 {
-	CUresult cr = sim_take(sim_device(device), bytes);
+	CUresult cr = device < 0 ? CUDA_SUCCESS : sim_take(sim_device(device), bytes);
 
 	if (cr == CUDA_SUCCESS)
 		return cr;

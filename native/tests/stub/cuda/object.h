@@ -11,6 +11,7 @@
 
 enum object_kind {
 	OBJECT_CONTEXT = 1,
+	OBJECT_GREEN,
 	OBJECT_POOL,
 	OBJECT_ALLOCATION, /* of cuMemCreate */
 	OBJECT_MULTICAST,

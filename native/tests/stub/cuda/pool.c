@@ -107,6 +107,8 @@ static CUresult take(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUst
 {
 	CUgraph graph = stream_capture(stream);
 
+	if (graph && pool->heap.device < 0)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (graph)
 		return graph_capture_alloc(graph, stream, pool->heap.device, bytes, address);
 	return pool_take(pool, bytes, address);
@@ -163,14 +165,17 @@ SIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 
 SIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
+	CUdevice device;
+
 	SIM_ENTER();
-	if (!pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+	if (!pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+	    props->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		return CUDA_ERROR_NOT_SUPPORTED; /* pools of host memory */
-	if (!sim_device(props->location.id))
-		return CUDA_ERROR_INVALID_DEVICE;
-	CUmemoryPool made = make(props->location.id, props->maxSize);
+	CUresult cr = sim_location(&props->location, &device);
+
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	CUmemoryPool made = make(device, props->maxSize);
 
 	if (!made)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -187,7 +192,7 @@ SIM_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	if (!object_is(OBJECT_POOL, pool) || pool->is_default)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&mutex);
-	if (currents[pool->heap.device] == pool)
+	if (pool->heap.device >= 0 && currents[pool->heap.device] == pool)
 		currents[pool->heap.device] = NULL;
 	pthread_mutex_unlock(&mutex);
 	space_lock();

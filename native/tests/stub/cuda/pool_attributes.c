@@ -50,8 +50,15 @@ static bool get_wide(CUmemoryPool pool, int attribute, cuuint64_t *ret_value)
 	}
 }
 
+/* What a pool is, newer drivers tell; in which version of 13 they began is not told. */
+#define KNOWS_POOLS 13050
+
 static bool get_narrow(CUmemoryPool pool, int attribute, int *ret_value)
 {
+	const bool is_host = pool->heap.device < 0;
+
+	if (attribute >= POOL_ALLOCATION_TYPE && sim_cuda_version() < KNOWS_POOLS)
+		return false;
 	if (attribute >= POOL_REUSE_FIRST && attribute <= POOL_REUSE_LAST)
 		*ret_value = pool->reuse[attribute - POOL_REUSE_FIRST];
 	else if (attribute == POOL_ALLOCATION_TYPE)
@@ -59,9 +66,9 @@ static bool get_narrow(CUmemoryPool pool, int attribute, int *ret_value)
 	else if (attribute == POOL_EXPORT_HANDLE_TYPES)
 		*ret_value = pool->handle_types;
 	else if (attribute == POOL_LOCATION_ID)
-		*ret_value = pool->heap.device;
+		*ret_value = is_host ? 0 : pool->heap.device;
 	else if (attribute == POOL_LOCATION_TYPE)
-		*ret_value = CU_MEM_LOCATION_TYPE_DEVICE;
+		*ret_value = is_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
 	else if (attribute == POOL_HW_DECOMPRESS)
 		*ret_value = 0;
 	else
@@ -147,7 +154,7 @@ SIM_EXPORT CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool 
 	char name[PROFILE_TEXT + 16];
 
 	SIM_ENTER();
-	if (!handle || flags || !object_is(OBJECT_POOL, pool) || pool->is_default ||
+	if (!handle || flags || !object_is(OBJECT_POOL, pool) || pool->is_default || pool->heap.device < 0 ||
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !(pool->handle_types & type))
 		return CUDA_ERROR_INVALID_VALUE;
 	snprintf(name, sizeof name, "hamid-sim-pool %s", sim_device(pool->heap.device)->uuid);

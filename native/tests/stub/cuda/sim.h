@@ -39,6 +39,12 @@ const struct sim_device *sim_device(CUdevice device);
 int sim_device_count(void);
 int sim_cuda_version(void);
 
+/*
+ * The device that a location names, of which each is one locality domain; -1: host memory. INVALID_VALUE: no place
+ * that this driver's version knows.
+ */
+CUresult sim_location(const CUmemLocation *location, CUdevice *ret_device);
+
 /* The device whose UUID stands after `prefix` in the name of a memory file. */
 bool sim_named_device(int fd, const char *prefix, int *ret_ordinal);
 

@@ -38,23 +38,20 @@ CUresult allocation_new(const CUmemAllocationProp *props, uint64_t bytes, CUdevi
 	return CUDA_SUCCESS;
 }
 
-static CUresult check_props(const CUmemAllocationProp *props)
+static CUresult check_props(const CUmemAllocationProp *props, CUdevice *ret_device)
 {
 	if (!props || (props->type != CU_MEM_ALLOCATION_TYPE_PINNED))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-		return sim_device(props->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-	bool is_host = props->location.type >= CU_MEM_LOCATION_TYPE_HOST &&
-		       props->location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-
-	return is_host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return sim_location(&props->location, ret_device);
 }
 
 SIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 				const CUmemAllocationProp *props, unsigned long long flags)
 {
+	CUdevice device;
+
 	SIM_ENTER();
-	CUresult cr = check_props(props);
+	CUresult cr = check_props(props, &device);
 
 	if (cr != CUDA_SUCCESS)
 		return cr;
@@ -62,21 +59,24 @@ SIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t byt
 		return CUDA_ERROR_INVALID_VALUE;
 	if (props->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	bool is_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 	int fd = -1;
 
 	if (props->requestedHandleTypes) {
 		char name[PROFILE_TEXT + 32];
 
 		snprintf(name, sizeof name, NAME "%s",
-			 is_device ? sim_device(props->location.id)->uuid : "host");
+			 device >= 0 ? sim_device(device)->uuid : "host");
 		fd = memfd_create(name, MFD_CLOEXEC);
 		if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0) {
 			close(fd);
 			return CUDA_ERROR_OPERATING_SYSTEM;
 		}
 	}
-	cr = allocation_new(props, bytes, is_device ? props->location.id : -1, fd, handle);
+	CUmemAllocationProp found = *props;
+
+	if (device >= 0)
+		found.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+	cr = allocation_new(&found, bytes, device, fd, handle);
 	if (cr != CUDA_SUCCESS && fd >= 0)
 		close(fd);
 	return cr;
@@ -119,8 +119,10 @@ SIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 SIM_EXPORT CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *props,
 						  int option)
 {
+	CUdevice device;
+
 	SIM_ENTER();
-	CUresult cr = check_props(props);
+	CUresult cr = check_props(props, &device);
 
 	if (cr != CUDA_SUCCESS)
 		return cr;

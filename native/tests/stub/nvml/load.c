@@ -11,6 +11,20 @@ typedef struct {
 	unsigned int smUtil, memUtil, encUtil, decUtil;
 } nvmlProcessUtilizationSample_t;
 
+typedef struct {
+	unsigned long long timeStamp;
+	unsigned int pid;
+	unsigned int smUtil, memUtil, encUtil, decUtil, jpgUtil, ofaUtil;
+} nvmlProcessUtilizationInfo_v1_t;
+
+#define NVML_PROCESSES_UTILIZATION_V1 0x01000018u
+typedef struct {
+	unsigned int version;
+	unsigned int processSamplesCount;
+	unsigned long long lastSeenTimeStamp;
+	nvmlProcessUtilizationInfo_v1_t *procUtilArray;
+} nvmlProcessesUtilizationInfo_v1_t;
+
 /* NULL when nothing has run on the card yet. */
 static struct engine *engine_of(const struct view *view, struct state **ret_state)
 {
@@ -92,4 +106,29 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 	if (found == 0)
 		return NVML_ERROR_NOT_FOUND;
 	return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+/* The same, with all that is asked in one structure. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
+								nvmlProcessesUtilizationInfo_v1_t *info)
+{
+	nvmlProcessUtilizationSample_t samples[ENGINE_CHANNELS];
+
+	if (!info)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (info->version != NVML_PROCESSES_UTILIZATION_V1)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	unsigned int room = info->procUtilArray ? info->processSamplesCount : 0;
+	unsigned int count = room < ENGINE_CHANNELS ? room : ENGINE_CHANNELS;
+	nvmlReturn_t result = nvmlDeviceGetProcessUtilization(device, info->procUtilArray ? samples : NULL,
+							      &count, info->lastSeenTimeStamp);
+
+	info->processSamplesCount = count;
+	for (unsigned int i = 0; result == NVML_SUCCESS && i < count; i++)
+		info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){
+			.timeStamp = samples[i].timeStamp,
+			.pid = samples[i].pid,
+			.smUtil = samples[i].smUtil,
+		};
+	return result;
 }

@@ -51,6 +51,11 @@ typedef struct {
 typedef struct {
 	unsigned int pid;
 	unsigned long long usedGpuMemory;
+} nvmlProcessInfo_v1_t;
+
+typedef struct {
+	unsigned int pid;
+	unsigned long long usedGpuMemory;
 	unsigned int gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
 

@@ -1,4 +1,4 @@
-/* What is used of a card now: memory, processes, warmth. */
+/* What is used of a card now: memory, warmth. Processes are in processes.c. */
 #define _GNU_SOURCE
 #include "session.h"
 
@@ -6,7 +6,6 @@
 #include <time.h>
 
 #define MIB (1024ull * 1024)
-#define MAX_PROCESSES 1024
 
 struct memory {
 	uint64_t total, reserved, used; /* bytes; used holds nothing reserved */
@@ -103,108 +102,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
 	info->used = memory.used;
 	info->free = memory.total - memory.reserved - memory.used;
 	return NVML_SUCCESS;
-}
-
-/* A growing list that remembers how long it would have become. */
-struct process_list {
-	nvmlProcessInfo_t *to;
-	unsigned int capacity, count;
-};
-
-static void list_process(struct process_list *list, nvmlProcessInfo_t process)
-{
-	if (list->count < list->capacity)
-		list->to[list->count] = process;
-	list->count++;
-}
-
-static void list_held(struct process_list *list, const char *uuid, uint32_t gi, uint32_t ci)
-{
-	struct state_process held[MAX_PROCESSES];
-	struct state *state = session_state();
-	uint32_t count = state ? state_processes(state, uuid, held, MAX_PROCESSES) : 0;
-
-	for (uint32_t i = 0; i < count && i < MAX_PROCESSES; i++)
-		if (held[i].pid != 0) /* of another pid namespace: not ours to see */
-			list_process(list, (nvmlProcessInfo_t){.pid = held[i].pid,
-							       .usedGpuMemory = held[i].bytes,
-							       .gpuInstanceId = gi,
-							       .computeInstanceId = ci});
-}
-
-static void list_all(struct process_list *list, const struct view *view)
-{
-	for (uint32_t i = 0; i < view->card.process_count; i++) {
-		const struct process *process = &view->card.processes[i];
-
-		if (!view->is_instance || is_in(process, &view->instance))
-			list_process(list, (nvmlProcessInfo_t){
-						   .pid = process->pid,
-						   .usedGpuMemory = process->memory_mib * MIB,
-						   .gpuInstanceId = process->gpu_instance,
-						   .computeInstanceId = process->compute_instance});
-	}
-	if (!view->is_instance)
-		list_held(list, view->card.uuid, PROFILE_WHOLE_CARD, PROFILE_WHOLE_CARD);
-	for (uint32_t i = 0; i < view->card.instance_count; i++) {
-		const struct instance *instance = &view->card.instances[i];
-
-		if (!view->is_instance || strcmp(view->instance.uuid, instance->uuid) == 0)
-			list_held(list, instance->uuid, instance->gpu_instance,
-				  instance->compute_instance);
-	}
-}
-
-/* In two steps, as callers do: ask with room for none, then with room for that many. */
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
-								  unsigned int *count,
-								  nvmlProcessInfo_t *processes)
-{
-	struct view view;
-	nvmlReturn_t result = count ? session_view(device, &view) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (result != NVML_SUCCESS)
-		return result;
-	if (view.card.fails & FAIL_NO_PROCESSES)
-		return NVML_ERROR_NOT_SUPPORTED;
-	struct process_list list = {.to = processes, .capacity = processes ? *count : 0};
-
-	list_all(&list, &view);
-	*count = list.count;
-	return list.count > list.capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
-								  unsigned int *count,
-								  nvmlProcessInfo_t *processes)
-{
-	return nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);
-}
-
-static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count)
-{
-	struct view view;
-	nvmlReturn_t result = count ? session_view(device, &view) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (result == NVML_SUCCESS)
-		*count = 0;
-	return result;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
-								   unsigned int *count,
-								   nvmlProcessInfo_t *processes)
-{
-	(void)processes;
-	return no_processes(device, count);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
-								     unsigned int *count,
-								     nvmlProcessInfo_t *processes)
-{
-	(void)processes;
-	return no_processes(device, count);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor,
