@@ -36,6 +36,8 @@ class Correction:
     _observations: int = 0
     _allowed_percent: float = 0.0
     _looks: int = 0
+    _has_seen_one: bool = False
+    """What ran in the first window may have been launched before anybody decided, and so uncharged."""
 
     def allow(self, permille: float) -> None:
         """Note the rate of this moment, as it was before the correction."""
@@ -53,13 +55,14 @@ class Correction:
         if length_ns < WINDOW_S * 1e9:
             return
         charged = 100 * (charged_ns - self._charged_ns) / length_ns
-        if self._began_ns and self._observations and self._looks:
+        if self._has_seen_one and self._observations and self._looks:
             self.factor = _corrected(
                 self.factor,
                 charged=charged,
                 observed=self._observed_percent / self._observations,
                 allowed=self._allowed_percent / self._looks,
             )
+        self._has_seen_one = self._began_ns > 0
         self._began_ns, self._charged_ns = now_ns, charged_ns
         self._observed_percent = self._allowed_percent = 0.0
         self._observations = self._looks = 0

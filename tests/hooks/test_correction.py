@@ -8,11 +8,13 @@ SECOND_NS = 1_000_000_000
 class Seen:
     """A container whose library charges so many percent of what the driver sees."""
 
-    def __init__(self):
+    def __init__(self, *, is_new=False):
         self.correction = Correction()
         self.now_ns = SECOND_NS
         self.charged_ns = 5
         self.correction.close_window(self.charged_ns, self.now_ns)
+        if not is_new:
+            self.second(charged=30, observed=30, allowed=30)
 
     def second(self, *, charged, observed, allowed) -> float:
         self.now_ns += SECOND_NS
@@ -25,6 +27,14 @@ class Seen:
 
 def test_a_measure_that_is_right_is_left_as_it_is():
     assert Seen().second(charged=30, observed=30, allowed=30) == pytest.approx(1)
+
+
+def test_what_ran_before_anybody_decided_is_held_against_nobody():
+    """It was launched uncharged: where there is no core limit, and the daemon had been away."""
+    seen = Seen(is_new=True)
+
+    assert seen.second(charged=5, observed=100, allowed=100) == 1
+    assert seen.second(charged=50, observed=100, allowed=100) == pytest.approx(0.75)
 
 
 def test_who_is_charged_too_much_gets_more_until_it_is_right():
