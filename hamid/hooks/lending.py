@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hamid.aiokit.blocking import OneThread
+    from hamid.hooks.whose import PageKey
     from hamid.nvml.port import DeviceSample, NvmlPort, ProcessLoad
 
 log = structlog.get_logger(__name__)
@@ -160,15 +161,20 @@ class Lender:
         self, samples: Iterable[DeviceSample], before: Mapping[str, dict[str, int]], now_ns: int
     ) -> None:
         held: dict[object, dict[str, int]] = {}
+        ours = self._page_keys()
         for sample in samples:
             uuid = str(sample.device_uuid)
             for process in sample.processes:
-                page = self.pages.of(process.pid, now_ns)
+                page = self.pages.of(process.pid, among=ours, now_ns=now_ns)
                 if page is not None and process.used_bytes:
                     of_page = held.setdefault(page, {})
                     of_page[uuid] = of_page.get(uuid, 0) + process.used_bytes
         for name, container in self._containers.items():
             container.weigh(held.get(container.page_key, {}), before.get(name, {}))
+
+    def _page_keys(self) -> set[PageKey]:
+        keys = (container.page_key for container in self._containers.values())
+        return {key for key in keys if key is not None}
 
     def _find(self, directories: Mapping[str, ContainerDirs]) -> None:
         containers = dict(self._containers)  # the loop may be reading those it has
@@ -192,8 +198,9 @@ class Lender:
 
     def _observe(self, loads: Iterable[ProcessLoad], now_ns: int) -> None:
         percent: dict[tuple[object, str], float] = {}
+        ours = self._page_keys()
         for load in loads:
-            page = self.pages.of(load.pid, now_ns)
+            page = self.pages.of(load.pid, among=ours, now_ns=now_ns)
             if page is not None:
                 key = (page, str(load.device_uuid))
                 percent[key] = percent.get(key, 0.0) + load.gpu_percent

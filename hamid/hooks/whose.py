@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hamid.hooks.abi import contract
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 KEPT_NS: Final = 10_000_000_000
 """A pid may be given again; and who has joined no page yet may do so."""
@@ -27,29 +30,33 @@ def page_key(found: os.stat_result) -> PageKey:
 
 @dataclass(slots=True, kw_only=True)
 class MappedPages:
-    """Finds the usage page of processes, and remembers it for a while."""
+    """Finds the usage page of processes, and remembers what they map for a while."""
 
     proc: Path = Path("/proc")
-    _known: dict[int, tuple[int, PageKey | None]] = field(default_factory=dict)
+    _known: dict[int, tuple[int, tuple[PageKey, ...]]] = field(default_factory=dict)
 
-    def of(self, pid: int, now_ns: int) -> PageKey | None:
-        """The usage page that the process has mapped, if it has one."""
+    def of(self, pid: int, *, among: Collection[PageKey], now_ns: int) -> PageKey | None:
+        """The one of these pages that the process has mapped, if any.
+
+        It may map others of that name, which it made itself: then it would pass for nobody's.
+        """
         known = self._known.get(pid)
         if known is None or now_ns - known[0] > KEPT_NS:
             known = (now_ns, self._look(pid))
             self._known = {p: k for p, k in self._known.items() if now_ns - k[0] <= KEPT_NS}
             self._known[pid] = known
-        return known[1]
+        return next((page for page in known[1] if page in among), None)
 
-    def _look(self, pid: int) -> PageKey | None:
+    def _look(self, pid: int) -> tuple[PageKey, ...]:
         try:
             lines = (self.proc / str(pid) / "maps").read_text(errors="replace").splitlines()
         except OSError:
-            return None
-        for line in lines:
-            if not line.endswith(f"/{contract.USAGE_PAGE_NAME}"):
-                continue
-            fields = line.split(maxsplit=5)
-            major, _, minor = fields[3].partition(":")
-            return (int(major, 16), int(minor, 16), int(fields[4]))
-        return None
+            return ()
+        named = [line for line in lines if line.endswith(f"/{contract.USAGE_PAGE_NAME}")]
+        return tuple(dict.fromkeys(map(_key_of_line, named)))
+
+
+def _key_of_line(line: str) -> PageKey:
+    fields = line.split(maxsplit=5)
+    major, _, minor = fields[3].partition(":")
+    return (int(major, 16), int(minor, 16), int(fields[4]))
