@@ -336,12 +336,10 @@ LAUNCH_HOOK(cuLaunchGridAsync, (CUfunction function, int width, int height, CUst
 /* Only once all may start: none is measured while it waits for another device's budget. */
 static void measure_there(struct launch_ticket *ticket)
 {
-	CUcontext context = ticket->launch.there.context;
-	if (!ticket->is_charged || real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+	if (!ticket->is_charged)
 		return;
 	ticket->launch.now_ns = budget_now_ns();
 	ticket->is_measured = measure_begin(&ticket->launch);
-	real.cuCtxPopCurrent_v2(&context);
 }
 
 static CUresult end_several(struct launch_ticket *tickets, unsigned int count, CUresult cr)

@@ -49,7 +49,8 @@ static struct measurements {
 static bool can_measure(void)
 {
 	return real.cuEventCreate && real.cuEventDestroy_v2 && real.cuEventRecord &&
-	       real.cuEventQuery && real.cuEventElapsedTime && real.cuStreamIsCapturing;
+	       real.cuEventQuery && real.cuEventElapsedTime && real.cuStreamIsCapturing &&
+	       real.cuCtxPushCurrent_v2 && real.cuCtxPopCurrent_v2;
 }
 
 bool measure_is_captured(CUstream stream, bool is_thread_form)
@@ -124,21 +125,33 @@ static void end_events(const struct pair *pair)
 	real.cuEventDestroy_v2(pair->end);
 }
 
-/* Events live in the context that was current when they were made. */
+static bool create_both(CUevent *start, CUevent *end)
+{
+	if (real.cuEventCreate(start, 0) != CUDA_SUCCESS)
+		return false;
+	if (real.cuEventCreate(end, 0) == CUDA_SUCCESS)
+		return true;
+	real.cuEventDestroy_v2(*start);
+	return false;
+}
+
+/* Events live in the context that was current when they were made; a stream's need not be current. */
 static bool make_events(struct pair *pair, CUcontext context)
 {
 	CUcontext current = NULL;
+	CUevent start = NULL, end = NULL;
 	if (pair->start && pair->context == context)
 		return true;
-	if (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context)
+	if (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
 		return false;
-	CUevent start = NULL, end = NULL;
-	if (real.cuEventCreate(&start, 0) != CUDA_SUCCESS)
+	const bool is_other = current != context;
+	if (is_other && real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
 		return false;
-	if (real.cuEventCreate(&end, 0) != CUDA_SUCCESS) {
-		real.cuEventDestroy_v2(start);
+	const bool is_made = create_both(&start, &end);
+	if (is_other)
+		real.cuCtxPopCurrent_v2(&current);
+	if (!is_made)
 		return false;
-	}
 	if (pair->start)
 		end_events(pair);
 	*pair = (struct pair){.start = start, .end = end, .context = context};

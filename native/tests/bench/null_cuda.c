@@ -50,6 +50,18 @@ BARE(CUresult, cuCtxGetCurrent, (CUcontext *context))
 	return CUDA_SUCCESS;
 }
 
+BARE(CUresult, cuCtxPushCurrent_v2, (CUcontext context))
+{
+	current = context;
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuCtxPopCurrent_v2, (CUcontext *context))
+{
+	*context = current;
+	return CUDA_SUCCESS;
+}
+
 BARE(CUresult, cuCtxGetDevice, (CUdevice *device))
 {
 	*device = 0;

@@ -45,7 +45,7 @@ void hamid_sim_sleep(uint64_t ns)
 }
 
 static CUcontext current;
-static CUcontext gone_context;
+static CUcontext gone_context, created_in;
 static uint64_t gone_count = 1;
 
 uint64_t context_gone_count(void)
@@ -64,9 +64,26 @@ static CUresult get_current(CUcontext *ret_context)
 	return CUDA_SUCCESS;
 }
 
+static CUcontext below; /* what was current before one was pushed */
+
+static CUresult push(CUcontext pushed)
+{
+	below = current;
+	current = pushed;
+	return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *popped)
+{
+	*popped = current;
+	current = below;
+	return CUDA_SUCCESS;
+}
+
 static CUresult create(CUevent *event, unsigned int flags)
 {
 	(void)flags;
+	created_in = current;
 	*event = (CUevent)&events[event_count++ % EVENTS];
 	return CUDA_SUCCESS;
 }
@@ -109,6 +126,7 @@ static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
 }
 
 static struct hamid_budget budget;
+static CUcontext launched_in; /* the stream's */
 
 static void collect(bool is_contended)
 {
@@ -121,7 +139,7 @@ static bool launch_slowly(CUstream stream, uint64_t kind, uint64_t kernel_ns, ui
 			  uint64_t behind_ns)
 {
 	const struct measure_launch launch = {
-		.there = {.context = current},
+		.there = {.context = launched_in},
 		.stream = stream,
 		.kind = kind,
 		.charged_ns = costs_get(kind) ? costs_get(kind) : COSTS_UNKNOWN_NS,
@@ -254,16 +272,31 @@ static void check_contexts(void)
 	{
 		const size_t before = event_count - destroyed_count;
 		for (int i = 0; i < 200; i++) {
-			current = i % 2 ? context : other_context;
+			launched_in = current = i % 2 ? context : other_context;
 			be_single();
 			EXPECT(launch(one, kind));
 		}
 		EXPECT(event_count - destroyed_count <= before + 2 * PAIRS);
 	}
 
+	CHECK("a stream's context need not be the current one, and is not afterwards")
+	{
+		launched_in = other_context;
+		current = context;
+		memset(devices[0].pairs, 0, sizeof devices[0].pairs);
+		be_single();
+		EXPECT(launch(one, kind));
+		EXPECT(created_in == other_context && current == context);
+		launched_in = context;
+		current = NULL;
+		be_single();
+		EXPECT(launch(one, kind));
+		EXPECT(created_in == context && !current);
+	}
+
 	CHECK("with a context only its own events are gone")
 	{
-		current = other_context;
+		launched_in = current = other_context;
 		for (int i = 0; i < PAIRS; i++) {
 			be_single();
 			EXPECT(launch(one, kind));
@@ -283,7 +316,7 @@ static void check_contexts(void)
 
 	CHECK("a batch of a context that is gone meanwhile says nothing")
 	{
-		current = context;
+		launched_in = current = context;
 		be_single();
 		const uint32_t cost_ns = costs_get(kind);
 		EXPECT(launch_slowly(one, kind, 80 * US, 0, 0));
@@ -305,9 +338,11 @@ static void check_contexts(void)
 
 int main(void)
 {
-	current = context;
+	launched_in = current = context;
 	real = (struct real_driver){
 		.cuCtxGetCurrent = get_current,
+		.cuCtxPopCurrent_v2 = pop,
+		.cuCtxPushCurrent_v2 = push,
 		.cuEventCreate = create,
 		.cuEventDestroy_v2 = destroy,
 		.cuEventRecord = record_event,
