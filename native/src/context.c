@@ -73,16 +73,26 @@ CUresult context_device(CUdevice ordinal, struct pages_device **ret_device)
 	return CUDA_SUCCESS;
 }
 
-CUresult context_of_location(const CUmemLocation *location, struct pages_device **ret_device)
+CUdevice context_ordinal(const struct pages_device *device)
+{
+	return (CUdevice)(device - devices);
+}
+
+CUdevice context_ordinal_of_location(const CUmemLocation *location)
 {
 	switch (location->type) {
 	case CU_MEM_LOCATION_TYPE_DEVICE:
-		return context_device(location->id, ret_device);
+		return location->id;
 	case CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN: /* since 13.5; of most devices it is all of it */
-		return context_device(location->id & 0xff, ret_device);
+		return location->id & 0xff;
 	default:
-		return CUDA_ERROR_INVALID_DEVICE;
+		return -1;
 	}
+}
+
+CUresult context_of_location(const CUmemLocation *location, struct pages_device **ret_device)
+{
+	return context_device(context_ordinal_of_location(location), ret_device);
 }
 
 CUresult context_here(struct whereabouts *ret_here)

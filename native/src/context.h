@@ -28,6 +28,12 @@ CUresult context_uuid(CUdevice ordinal, char ret_uuid[HAMID_UUID_BYTES]);
 /* The device of an ordinal; lives as long as the process. The driver's error if there is none. */
 CUresult context_device(CUdevice ordinal, struct pages_device **ret_device);
 
+/* The ordinal of a device of context_device(). */
+CUdevice context_ordinal(const struct pages_device *device);
+
+/* The ordinal of the device that memory at this place is of; -1: none, as of memory of the host. */
+CUdevice context_ordinal_of_location(const CUmemLocation *location);
+
 /* The device that memory at this place is of. CUDA_ERROR_INVALID_DEVICE: none, as of memory of the host. */
 CUresult context_of_location(const CUmemLocation *location, struct pages_device **ret_device);
 

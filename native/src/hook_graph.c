@@ -1,7 +1,7 @@
 /*
  * Memory that graphs allocate when they run. The driver keeps it in a pool per device, which is
- * charged like any other (pools.c): before the first launch in the amount that the graph needs at
- * least (hook_graph_build.c) and the pool has not idle, and after every launch in what it has.
+ * charged like any other (pools.c): before the first launch in the amount that the graph needs of the
+ * device at least (hook_graph_build.c) and the pool has not idle, and after every launch in what it has.
  *
  * What a graph takes beyond its least is known only when it has run: it is charged then, even above
  * the limit, and nothing more is granted until it is below.
@@ -16,11 +16,18 @@
 #include "hooks.h"
 #include "real.h"
 
-struct launch {
-	struct pool *pool; /* NULL: no graph memory in this process */
-	CUgraphExec exec;
+/* What a launch takes of one device. */
+struct part {
+	struct pool *pool;
+	CUdevice ordinal;
 	uint64_t least_bytes; /* 0: launched before, or nothing known */
 	struct ledger_charge advance;
+};
+
+struct launch {
+	CUgraphExec exec;
+	unsigned int count; /* 0: no graph memory in this process */
+	struct part parts[HAMID_DEVICES_MAX];
 };
 
 /* How much more the device's pool has to have. */
@@ -38,41 +45,61 @@ static uint64_t growth(CUdevice ordinal, uint64_t least_bytes)
 	return least_bytes > idle ? least_bytes - idle : 0;
 }
 
-static CUresult begin(CUgraphExec exec, CUstream stream, struct launch *ret_launch)
+/*
+ * Nothing may be known of what it takes (child graphs): then the stream's own device at least must not be over its
+ * limit.
+ */
+static CUresult begin_part(CUgraphExec exec, CUdevice ordinal, bool is_own, struct part *ret_part)
 {
-	struct whereabouts there;
-	*ret_launch = (struct launch){.exec = exec};
-	if (!hook_graph_memory_in_use() || context_of_stream(stream, &there) != CUDA_SUCCESS)
-		return CUDA_SUCCESS; /* the driver says what is wrong */
-	struct pool *pool;
-	int r = pools_get(POOL_GRAPH, (uint64_t)there.ordinal + 1, there.device, &pool);
+	struct pages_device *device;
+	CUresult cr = context_device(ordinal, &device);
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	ret_part->ordinal = ordinal;
+	int r = pools_get(POOL_GRAPH, (uint64_t)ordinal + 1, device, &ret_part->pool);
 	if (r < 0)
 		return cu_from_errno(r);
-	const uint64_t least_bytes = hook_graph_take_least(exec);
-	CUresult cr = hook_reserve(there.device, growth(there.ordinal, least_bytes),
-				   &ret_launch->advance);
-	if (cr != CUDA_SUCCESS) {
-		hook_graph_put_back_least(exec, least_bytes);
-		return cr;
-	}
-	ret_launch->pool = pool;
-	ret_launch->least_bytes = least_bytes;
-	return CUDA_SUCCESS;
+	ret_part->least_bytes = hook_graph_take_least(exec, ordinal);
+	ret_part->advance = (struct ledger_charge){.cell = LEDGER_UNCOUNTED};
+	if (!ret_part->least_bytes && !is_own)
+		return CUDA_SUCCESS;
+	cr = hook_reserve(device, growth(ordinal, ret_part->least_bytes), &ret_part->advance);
+	if (cr != CUDA_SUCCESS)
+		hook_graph_put_back_least(exec, ordinal, ret_part->least_bytes);
+	return cr;
 }
 
 static CUresult end(const struct launch *launch, CUresult cr)
 {
-	if (!launch->pool)
-		return cr;
-	pools_touch(launch->pool);
-	if (cr == CUDA_SUCCESS) {
-		hook_settle(launch->pool, &launch->advance, true);
-	} else {
-		ledger_cancel(&launch->advance);
-		hook_graph_put_back_least(launch->exec, launch->least_bytes);
-		hook_settle(launch->pool, NULL, true);
+	for (unsigned int i = 0; i < launch->count; i++) {
+		const struct part *part = &launch->parts[i];
+		pools_touch(part->pool);
+		if (cr == CUDA_SUCCESS) {
+			hook_settle(part->pool, &part->advance, true);
+		} else {
+			ledger_cancel(&part->advance);
+			hook_graph_put_back_least(launch->exec, part->ordinal, part->least_bytes);
+			hook_settle(part->pool, NULL, true);
+		}
 	}
 	return cr;
+}
+
+static CUresult begin(CUgraphExec exec, CUstream stream, struct launch *ret_launch)
+{
+	struct whereabouts there;
+	ret_launch->exec = exec;
+	ret_launch->count = 0;
+	if (!hook_graph_devices() || context_of_stream(stream, &there) != CUDA_SUCCESS)
+		return CUDA_SUCCESS; /* the driver says what is wrong */
+	HOOK_GRAPH_EACH(ordinal, hook_graph_devices()) {
+		CUresult cr = begin_part(exec, ordinal, ordinal == there.ordinal,
+					 &ret_launch->parts[ret_launch->count]);
+		if (cr != CUDA_SUCCESS)
+			return end(ret_launch, cr);
+		ret_launch->count++;
+	}
+	return CUDA_SUCCESS;
 }
 
 typedef CUresult graph_call(CUgraphExec, CUstream);

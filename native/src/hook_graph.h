@@ -6,13 +6,18 @@
 
 #include "cuda_subset.h"
 
-/* Has this process graphs that allocate? */
-bool hook_graph_memory_in_use(void);
+/* The devices on which graphs of this process allocate, as bits by ordinal; 0: there are no such graphs. */
+uint64_t hook_graph_devices(void);
 
 /* An allocation, or its free, became a node of a graph (NULL: which one is not known). */
-void hook_graph_note_alloc(CUgraph graph, CUdeviceptr address, uint64_t size_bytes);
+void hook_graph_note_alloc(CUgraph graph, CUdevice ordinal, CUdeviceptr address, uint64_t size_bytes);
 void hook_graph_note_free(CUdeviceptr address);
 
-/* What a graph's first launch takes at least; 0 when it was taken out before. */
-uint64_t hook_graph_take_least(CUgraphExec exec);
-void hook_graph_put_back_least(CUgraphExec exec, uint64_t least_bytes);
+/* What a graph's first launch takes at least of a device; 0 when it was taken out before. */
+uint64_t hook_graph_take_least(CUgraphExec exec, CUdevice ordinal);
+void hook_graph_put_back_least(CUgraphExec exec, CUdevice ordinal, uint64_t least_bytes);
+
+/* For each ordinal whose bit is set. */
+#define HOOK_GRAPH_EACH(ordinal, devices) \
+	for (uint64_t left_ = (devices); left_; left_ &= left_ - 1) \
+		for (CUdevice ordinal = __builtin_ctzll(left_), once_ = 1; once_; once_ = 0)

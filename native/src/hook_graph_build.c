@@ -16,35 +16,41 @@
 #include "ledger.h"
 #include "real.h"
 
-static _Atomic bool is_in_use;
+static _Atomic uint64_t in_use; /* as hook_graph_devices() */
 
-bool hook_graph_memory_in_use(void)
+uint64_t hook_graph_devices(void)
 {
-	return atomic_load_explicit(&is_in_use, memory_order_relaxed);
+	return atomic_load_explicit(&in_use, memory_order_relaxed);
+}
+
+/* What a graph, or one made executable, takes of a device. Addresses leave six bits for an ordinal. */
+static uint64_t key_of(const void *graph, CUdevice ordinal)
+{
+	return (uint64_t)(uintptr_t)graph << 6 | ((uint64_t)ordinal & 63);
 }
 
 /* In an entry of a graph: size_bytes = what it leaves allocated, owner = its largest allocation. */
-static void note(CUgraph graph, uint64_t more_bytes)
+static void note(uint64_t key, uint64_t more_bytes)
 {
 	struct ledger_entry entry;
-	if (ledger_take(LEDGER_GRAPH, (uintptr_t)graph, &entry) < 0)
-		entry = (struct ledger_entry){
-			.key = (uintptr_t)graph, .count = 1, .kind = LEDGER_GRAPH};
+	if (ledger_take(LEDGER_GRAPH, key, &entry) < 0)
+		entry = (struct ledger_entry){.key = key, .count = 1, .kind = LEDGER_GRAPH};
 	entry.size_bytes += more_bytes;
 	if (more_bytes > entry.owner)
 		entry.owner = more_bytes;
 	ledger_put_back(&entry);
 }
 
-void hook_graph_note_alloc(CUgraph graph, CUdeviceptr address, uint64_t size_bytes)
+void hook_graph_note_alloc(CUgraph graph, CUdevice ordinal, CUdeviceptr address, uint64_t size_bytes)
 {
-	atomic_store_explicit(&is_in_use, true, memory_order_relaxed);
+	const uint64_t key = key_of(graph, ordinal);
+	atomic_fetch_or(&in_use, 1ull << (ordinal & 63));
 	if (!graph)
 		return;
-	note(graph, size_bytes);
+	note(key, size_bytes);
 	ledger_put_back(&(struct ledger_entry){.key = address,
 					       .size_bytes = size_bytes,
-					       .owner = (uintptr_t)graph,
+					       .owner = key,
 					       .count = 1,
 					       .kind = LEDGER_GRAPH_BLOCK});
 }
@@ -56,8 +62,7 @@ void hook_graph_note_alloc(CUgraph graph, CUdeviceptr address, uint64_t size_byt
 void hook_graph_note_free(CUdeviceptr address)
 {
 	struct ledger_entry block, graph;
-	if (!hook_graph_memory_in_use() ||
-	    ledger_take(LEDGER_GRAPH_BLOCK, address, &block) < 0 ||
+	if (!hook_graph_devices() || ledger_take(LEDGER_GRAPH_BLOCK, address, &block) < 0 ||
 	    ledger_take(LEDGER_GRAPH, block.owner, &graph) < 0)
 		return;
 	graph.size_bytes -= block.size_bytes < graph.size_bytes ? block.size_bytes : graph.size_bytes;
@@ -66,19 +71,21 @@ void hook_graph_note_free(CUdeviceptr address)
 
 static void note_alloc(CUgraph graph, const CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
-	hook_graph_note_alloc(graph, parameters->dptr, parameters->bytesize);
+	const CUdevice ordinal = context_ordinal_of_location(&parameters->poolProps.location);
+	if (ordinal >= 0)
+		hook_graph_note_alloc(graph, ordinal, parameters->dptr, parameters->bytesize);
 }
 
-uint64_t hook_graph_take_least(CUgraphExec exec)
+uint64_t hook_graph_take_least(CUgraphExec exec, CUdevice ordinal)
 {
 	struct ledger_entry entry;
-	return ledger_take(LEDGER_GRAPH_EXEC, (uintptr_t)exec, &entry) == 0 ? entry.size_bytes : 0;
+	return ledger_take(LEDGER_GRAPH_EXEC, key_of(exec, ordinal), &entry) == 0 ? entry.size_bytes : 0;
 }
 
-void hook_graph_put_back_least(CUgraphExec exec, uint64_t least_bytes)
+void hook_graph_put_back_least(CUgraphExec exec, CUdevice ordinal, uint64_t least_bytes)
 {
 	if (least_bytes)
-		ledger_put_back(&(struct ledger_entry){.key = (uintptr_t)exec,
+		ledger_put_back(&(struct ledger_entry){.key = key_of(exec, ordinal),
 						       .size_bytes = least_bytes,
 						       .count = 1,
 						       .kind = LEDGER_GRAPH_EXEC});
@@ -87,12 +94,15 @@ void hook_graph_put_back_least(CUgraphExec exec, uint64_t least_bytes)
 static CUresult instantiated(CUresult cr, const CUgraphExec *exec, CUgraph graph)
 {
 	struct ledger_entry entry;
-	if (cr == CUDA_SUCCESS && hook_graph_memory_in_use() &&
-	    ledger_take(LEDGER_GRAPH, (uintptr_t)graph, &entry) == 0) {
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	HOOK_GRAPH_EACH(ordinal, hook_graph_devices()) {
+		if (ledger_take(LEDGER_GRAPH, key_of(graph, ordinal), &entry) < 0)
+			continue;
 		ledger_put_back(&entry);
-		hook_graph_put_back_least(*exec, entry.size_bytes > entry.owner ?
-							 entry.size_bytes :
-							 entry.owner);
+		hook_graph_put_back_least(*exec, ordinal, entry.size_bytes > entry.owner ?
+								  entry.size_bytes :
+								  entry.owner);
 	}
 	return cr;
 }
@@ -213,8 +223,8 @@ HOOK_EXPORT CUresult cuGraphDestroy(CUgraph graph)
 	if (!real_load(REAL_CUDA) || !real.cuGraphDestroy)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct ledger_entry entry;
-	if (hook_graph_memory_in_use())
-		ledger_take(LEDGER_GRAPH, (uintptr_t)graph, &entry);
+	HOOK_GRAPH_EACH(ordinal, hook_graph_devices())
+		ledger_take(LEDGER_GRAPH, key_of(graph, ordinal), &entry);
 	return real.cuGraphDestroy(graph);
 }
 
@@ -222,8 +232,8 @@ HOOK_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
 	if (!real_load(REAL_CUDA) || !real.cuGraphExecDestroy)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	if (hook_graph_memory_in_use())
-		hook_graph_take_least(exec);
+	HOOK_GRAPH_EACH(ordinal, hook_graph_devices())
+		hook_graph_take_least(exec, ordinal);
 	CUresult cr = real.cuGraphExecDestroy(exec);
 	hook_settle_pools();
 	return cr;

@@ -227,60 +227,18 @@ static CUresult allocate_counted(const struct request *request, CUmemoryPool han
 	return cu_from_errno(r);
 }
 
-/*
- * Which device the memory of such a pool is of; NULL: none, it is the host's. False: of the device that is current
- * when it is taken, as managed memory is.
- */
-static bool place_of(int kind, const CUmemLocation *location, struct pages_device **ret_device)
+static void note_recorded(const struct request *request, CUgraph graph)
 {
-	const bool is_host = location->type >= CU_MEM_LOCATION_TYPE_HOST &&
-			     location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-	if (context_of_location(location, ret_device) == CUDA_SUCCESS)
-		return true;
-	*ret_device = NULL;
-	return is_host && kind != CU_MEM_ALLOCATION_TYPE_MANAGED;
-}
-
-/* Is it a device's own pool, which nobody made? Then of which? */
-static bool is_default_of(CUmemoryPool pool, struct pages_device **ret_device)
-{
-	int count = 0;
-	if (!real.cuDeviceGetCount || !real.cuDeviceGetDefaultMemPool ||
-	    real.cuDeviceGetCount(&count) != CUDA_SUCCESS)
-		return false;
-	for (int i = 0; i < count; i++) {
-		CUmemoryPool of_device;
-		if (real.cuDeviceGetDefaultMemPool(&of_device, i) == CUDA_SUCCESS && of_device == pool)
-			return context_device(i, ret_device) == CUDA_SUCCESS;
-	}
-	return false;
-}
-
-/* What a pool's memory is of, where its attributes say so, which they do of the newest drivers. */
-static bool has_said(CUmemoryPool pool, struct pages_device **ret_device)
-{
-	CUmemLocation location;
-	int kind;
-	if (!real.cuMemPoolGetAttribute ||
-	    real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_ALLOCATION_TYPE, &kind) != CUDA_SUCCESS ||
-	    real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_LOCATION_TYPE, &location.type) != CUDA_SUCCESS ||
-	    real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_LOCATION_ID, &location.id) != CUDA_SUCCESS)
-		return false;
-	return place_of(kind, &location, ret_device);
-}
-
-/* The pool of a request; made known when it is new. */
-static int pool_of(const struct request *request, CUmemoryPool handle, const struct whereabouts *there,
-		   struct pool **ret_pool)
-{
-	struct pages_device *device = there->device;
-	*ret_pool = pools_find(POOL_STREAM_ORDERED, (uintptr_t)handle);
-	if (*ret_pool)
-		return 0;
-	/* It may be another's than the stream's. */
-	if (request->pool && !has_said(handle, &device) && !is_default_of(handle, &device))
-		device = there->device;
-	return pools_get(POOL_STREAM_ORDERED, (uintptr_t)handle, device, ret_pool);
+	struct whereabouts there;
+	struct pool *pool;
+	if (context_of_stream(request->stream, &there) != CUDA_SUCCESS)
+		return;
+	struct pages_device *device = there.device;
+	if (request->pool && hook_pool_of(request->pool, device, &pool) == 0)
+		device = pools_device(pool);
+	if (device) /* else of the host */
+		hook_graph_note_alloc(graph, context_ordinal(device), *request->address,
+				      request->size_bytes);
 }
 
 static CUresult allocate(const struct request *request)
@@ -291,7 +249,7 @@ static CUresult allocate(const struct request *request)
 	if (is_capturing(request->stream, request->is_per_thread, &graph)) {
 		CUresult recorded = call_driver(request);
 		if (recorded == CUDA_SUCCESS) /* charged when the graph runs */
-			hook_graph_note_alloc(graph, *request->address, request->size_bytes);
+			note_recorded(request, graph);
 		return recorded;
 	}
 	CUresult cr = context_of_stream(request->stream, &there);
@@ -308,7 +266,7 @@ static CUresult allocate(const struct request *request)
 	if (cr != CUDA_SUCCESS || !handle)
 		return cr != CUDA_SUCCESS ? cr : CUDA_ERROR_NOT_SUPPORTED;
 	struct pool *pool;
-	r = pool_of(request, handle, &there, &pool);
+	r = hook_pool_of(handle, there.device, &pool);
 	if (r < 0)
 		return cu_from_errno(r);
 	return pools_device(pool) ? allocate_counted(request, handle, pool) : call_driver(request);
@@ -346,46 +304,4 @@ HOOK_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t s
 	if (!pool)
 		return real.cuMemAllocFromPoolAsync_ptsz(address, size_bytes, pool, stream);
 	return allocate(&(struct request){address, size_bytes, pool, stream, true});
-}
-
-/* The device of a pool is the one it was made for, whoever allocates from it. */
-HOOK_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
-{
-	if (!real_load(REAL_CUDA) || !real.cuMemPoolCreate)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuMemPoolCreate(pool, properties);
-	struct pages_device *device;
-	struct pool *known;
-	if (cr == CUDA_SUCCESS && place_of(properties->allocType, &properties->location, &device))
-		pools_get(POOL_STREAM_ORDERED, (uintptr_t)*pool, device, &known);
-	return cr;
-}
-
-/* Blocks of a destroyed pool live on until they are freed, and keep their bytes charged. */
-HOOK_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
-{
-	if (!real_load(REAL_CUDA) || !real.cuMemPoolDestroy)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	struct pool *known = pools_find(POOL_STREAM_ORDERED, (uintptr_t)pool);
-	cuuint64_t used = 0;
-	if (known && (!real.cuMemPoolGetAttribute ||
-		      real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) !=
-			      CUDA_SUCCESS))
-		used = pools_charged_bytes(known);
-	/* Before, for the driver may give the handle to another thread at once. */
-	if (known)
-		pools_orphan(known);
-	CUresult cr = real.cuMemPoolDestroy(pool);
-	if (known)
-		pools_bury(known, cr == CUDA_SUCCESS, used);
-	return cr;
-}
-
-HOOK_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t kept_bytes)
-{
-	if (!real_load(REAL_CUDA) || !real.cuMemPoolTrimTo)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	CUresult cr = real.cuMemPoolTrimTo(pool, kept_bytes);
-	hook_settle_pools();
-	return cr;
 }

@@ -32,6 +32,12 @@ CUresult hook_take_begin_managed(uint64_t size_bytes, struct hook_taking *ret_ta
 CUresult hook_take_end(const struct hook_taking *taking, CUresult cr, enum ledger_kind kind,
 		       uint64_t key);
 
+/*
+ * The pool with this handle, which is of the current device unless more is known of it; without a device where its
+ * memory is the host's. As pools_get().
+ */
+int hook_pool_of(CUmemoryPool handle, struct pages_device *current, struct pool **ret_pool);
+
 /* Ask the driver what one pool has reserved, and charge that; as pools_settle(). */
 int hook_settle(struct pool *pool, const struct ledger_charge *advance, bool is_forced);
 

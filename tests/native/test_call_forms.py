@@ -277,6 +277,37 @@ steps.say("trimmed", cuda.cuMemPoolTrimTo(pool, c_size_t(0)))
     assert told["too much"] == (OUT_OF_MEMORY, 0, 96)
 
 
+OF_THE_OTHER_CARD = """
+def build(mib):
+    graph, node, made = c_void_p(), c_void_p(), c_void_p()
+    assert cuda.cuGraphCreate(byref(graph), 0) == 0
+    params = Alloc(Pool(1, 0, 1, 1), None, 0, mib * MIB)
+    assert cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), byref(params)) == 0
+    assert cuda.cuGraphInstantiateWithFlags(byref(made), graph, c_ulonglong(0)) == 0
+    return made
+def capture(mib):
+    graph, made = c_void_p(), c_void_p()
+    assert cuda.cuDeviceGetDefaultMemPool(byref(pool), 1) == 0
+    assert cuda.cuStreamBeginCapture_v2(stream, 0) == 0
+    assert take(mib, pool) == 0
+    assert cuda.cuStreamEndCapture(stream, byref(graph)) == 0
+    assert cuda.cuGraphInstantiateWithFlags(byref(made), graph, c_ulonglong(0)) == 0
+    return made
+steps.say("too much", cuda.cuGraphLaunch({make}(202), stream))
+steps.say("launched", cuda.cuGraphLaunch({make}(96), stream))
+steps.say("too much beside it", cuda.cuGraphLaunch({make}(128), stream))
+"""
+
+
+@pytest.mark.parametrize("make", ["build", "capture"])
+def test_what_a_graph_takes_of_another_card_than_its_stream_s_is_charged_there(steps, make):
+    assert steps(POOL + OF_THE_OTHER_CARD.replace("{make}", make)) == {
+        "too much": (OUT_OF_MEMORY, 0, 0),
+        "launched": (0, 0, 96),
+        "too much beside it": (OUT_OF_MEMORY, 0, 96),
+    }
+
+
 @pytest.mark.parametrize("kind", [2, 3], ids=["of the host", "of a node of the host"])
 def test_memory_of_a_pool_of_host_memory_is_charged_to_no_card(steps, kind):
     told = steps(
