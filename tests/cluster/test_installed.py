@@ -25,7 +25,7 @@ from tests.deploy.images import chart_images
 from tests.deploy.rendering import CHART, NAMESPACE, ChartRefused, run_helm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.cluster.harness import Cluster
 
@@ -105,6 +105,21 @@ class Installed:
             namespace=None,
             timeout_s=120,
         )
+
+    def kill_daemon(self) -> None:
+        """Kill the daemon in its container, and return once the kubelet has it running again."""
+        selector = f"{SELECTOR},app.kubernetes.io/component=daemon"
+        listed = self.cluster.kubectl("get", "pods", "-n", NAMESPACE, "-l", selector, "-o", "json")
+        (found,) = json.loads(listed)["items"]
+        status = found["status"]["containerStatuses"][0]
+        container_id = status["containerID"].removeprefix("containerd://")
+        ctr(self.cluster, "tasks", "kill", "--signal", "SIGKILL", container_id)
+
+        def is_back(pods: Mapping[str, Any]) -> bool:
+            (now,) = pods[found["metadata"]["name"]]["status"]["containerStatuses"]
+            return bool(now["restartCount"] > status["restartCount"] and now["ready"])
+
+        self.cluster.wait_for("pods", is_back, namespace=NAMESPACE, timeout_s=120)
 
     def run(self, name: str, *arguments: str) -> dict[str, Any]:
         """A pod with a slice; it sleeps, or takes so many MiB one after another and ends."""
@@ -214,6 +229,19 @@ def test_an_upgrade_leaves_tenants_alone(hamid: Installed) -> None:
     assert taken(hamid, "stays", 3000 * MIB, 1) == [(3000 * MIB, TAKEN), (1, REFUSED)]
     hamid.run("later", "3000", "1")
     assert results(hamid, "later", "main") == [(3000, TAKEN), (1, REFUSED)]
+
+
+def test_a_daemon_that_is_killed_comes_back_to_its_tenants(hamid: Installed) -> None:
+    before = hamid.cluster.get("pod", "stays")
+
+    hamid.kill_daemon()
+    hamid.wait_for_slots(CARDS * 5)
+
+    after = hamid.cluster.get("pod", "stays")
+    assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+    assert taken(hamid, "stays", 3000 * MIB, 1) == [(3000 * MIB, TAKEN), (1, REFUSED)]
+    hamid.run("after-kill", "3000", "1")
+    assert results(hamid, "after-kill", "main") == [(3000, TAKEN), (1, REFUSED)]
 
 
 def test_a_daemon_that_only_schedules_is_not_root(hamid: Installed) -> None:
