@@ -26,7 +26,6 @@
 
 _Atomic uint64_t launch_capped;
 __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
-
 __thread __attribute__((tls_model("initial-exec"))) struct launch_credit launch_credit;
 
 bool launch_is_in_context(void)
@@ -213,8 +212,10 @@ CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_
 	struct pages_rate rate;
 	ret_ticket->is_charged = false;
 	launch_until_look = LAUNCH_LOOK_EVERY;
-	if (context_of_stream(what->stream, &there) != CUDA_SUCCESS)
+	if (context_of_stream(what->stream, &there) != CUDA_SUCCESS) {
+		launch_look_soon();
 		return CUDA_SUCCESS; /* the driver says what is wrong */
+	}
 	struct measure_launch launch = {
 		.there = there,
 		.stream = what->stream,
@@ -259,13 +260,15 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr)
 
 /*
  * Run `call` of the real `symbol` as one launch of a function. Most are free, and then a jump: so all that takes
- * room on the stack is in a function of its own.
+ * room on the stack is in a function of its own. A thread's first is never free; so `real` is filled when one is.
  */
 #define LAUNCH_HOOK(symbol, params, call, function_, blocks_, stream_, is_thread) \
 	static __attribute__((noinline)) CUresult admitted_##symbol params \
 	{ \
-		if (!real_load(REAL_CUDA) || !real.symbol) \
+		if (!real_load(REAL_CUDA) || !real.symbol) { \
+			launch_look_soon(); \
 			return CUDA_ERROR_NOT_INITIALIZED; \
+		} \
 		const struct launch_what what = { \
 			.handle = (function_), \
 			.blocks = (blocks_), \
@@ -278,7 +281,7 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr)
 	} \
 	HOOK_EXPORT CUresult symbol params \
 	{ \
-		if (real.symbol && launch_is_free((function_), (blocks_), (stream_))) \
+		if (launch_is_free((function_), (blocks_), (stream_)) && real.symbol) \
 			return real.symbol call; \
 		return admitted_##symbol call; \
 	}

@@ -122,6 +122,12 @@ def test_a_thread_that_launches_once_and_ends_takes_no_more_time_along(container
     assert 30 - POINTS < got(busy("threads", 20_000, 4000, **VIRTUAL)) < 30 + POINTS
 
 
+def test_a_thread_whose_first_launch_had_no_context_is_capped_all_the_same(container, busy):
+    cap(container, 10)
+
+    assert 10 - POINTS < got(busy("late", 20 * MS, 10_000, **VIRTUAL)) < 10 + POINTS
+
+
 @pytest.mark.parametrize("how", ["kernel", "sync"])
 def test_on_the_clock_of_the_host_a_cap_holds_as_well(container, busy, how):
     cap(container, 30)

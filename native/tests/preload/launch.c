@@ -4,7 +4,7 @@
  *   launch HOW KERNEL_NS MILLISECONDS [GRID [SLOT_MS [WARM_KERNELS]]]
  *   HOW: kernel, ex, coop, multi (of one device), grid (as before CUDA 4), each also with -ptsz where there is
  *   one; sync (waits for each), deep (for the eighth before), graph, graph-ptsz (ten kernels each), streams (four
- *   in turns), threads (a new one for each)
+ *   in turns), threads (a new one for each), late (after one without a context, which fails)
  *
  * One JSON line: GPU time of what was launched and done, what that took, the longest launch, when it
  * began, and the GPU time launched in each second (or SLOT_MS) since. "ready" before it begins, on a line that is read from
@@ -95,6 +95,14 @@ static void launch_in_thread(void)
 	MUST(pthread_join(thread, NULL));
 }
 
+static void launch_in_vain(void)
+{
+	MUST(cuCtxSetCurrent(NULL));
+	if (kernel(NULL) == CUDA_SUCCESS)
+		exit(3);
+	MUST(cuCtxSetCurrent(context));
+}
+
 static void start(const char *kernel_ns)
 {
 	CUmodule module;
@@ -176,6 +184,8 @@ int main(int argc, char **argv)
 	puts("ready");
 	fflush(stdout);
 	getchar();
+	if (is(argv[1], "late"))
+		launch_in_vain();
 
 	uint64_t done = 0, worst_ns = 0;
 	const uint64_t from = now_ns();
