@@ -15,6 +15,7 @@
 #define ALONE_NS 20000000 /* a stream beside which nobody launched for so long has the device for itself */
 #define SHORT_EVERY_NS 1000000 /* from one batch of short launches to the next */
 #define RELAXED 2       /* CU_STREAM_CAPTURE_MODE_RELAXED */
+#define PER_THREAD_STREAM ((CUstream)2)
 
 struct pair {
 	CUevent start, end;
@@ -28,14 +29,17 @@ struct pair {
 	uint64_t begun_ns;
 };
 
+struct place {
+	CUcontext context;
+	const void *stream;
+};
+
 static struct measurements {
 	atomic_flag is_taken;
 	bool is_open; /* the batch at `head` has begun */
 	bool is_single; /* the next one is of one launch */
-	bool is_thread_form;
-	CUstream stream;
-	CUstream seen;       /* that of the last launch, measured or not */
-	uint64_t changed_ns; /* when that was another */
+	struct place of_batch, seen; /* where it runs; and the last launch, measured or not */
+	uint64_t changed_ns; /* when the last launch was elsewhere */
 	uint64_t last_ns;  /* when the driver had its last launch; or its start */
 	uint64_t ended_ns; /* when the last batch was */
 	uint64_t contexts_gone;
@@ -158,6 +162,23 @@ static bool make_events(struct pair *pair, CUcontext context)
 	return true;
 }
 
+/* Streams that threads have for themselves go by one handle, and those that contexts have by another. */
+static struct place place_of(const struct measure_launch *launch)
+{
+	static __thread __attribute__((tls_model("initial-exec"))) char own;
+	const bool is_threads = launch->stream == PER_THREAD_STREAM ||
+				(!launch->stream && launch->is_thread_form);
+	return (struct place){
+		.context = launch->there.context,
+		.stream = is_threads ? (const void *)&own : launch->stream,
+	};
+}
+
+static bool is_same(struct place a, struct place b)
+{
+	return a.context == b.context && a.stream == b.stream;
+}
+
 static bool open_batch(struct measurements *all, const struct measure_launch *launch)
 {
 	struct pair *pair = &all->pairs[all->head % PAIRS];
@@ -170,8 +191,7 @@ static bool open_batch(struct measurements *all, const struct measure_launch *la
 	pair->count = 0;
 	pair->charged_ns = 0;
 	pair->begun_ns = launch->now_ns;
-	all->stream = launch->stream;
-	all->is_thread_form = launch->is_thread_form;
+	all->of_batch = place_of(launch);
 	all->last_ns = budget_now_ns();
 	all->is_open = true;
 	return true;
@@ -180,16 +200,14 @@ static bool open_batch(struct measurements *all, const struct measure_launch *la
 /* Does it follow the batch that is open, in the same stream? */
 static bool is_of_batch(const struct measurements *all, const struct measure_launch *launch)
 {
-	return all->stream == launch->stream && all->is_thread_form == launch->is_thread_form &&
-	       all->pairs[all->head % PAIRS].context == launch->there.context &&
-	       launch->now_ns - all->last_ns <= GAP_NS;
+	return is_same(all->of_batch, place_of(launch)) && launch->now_ns - all->last_ns <= GAP_NS;
 }
 
 /*
  * In the stream of the launch at hand: another may be gone by now, or be captured. `host_ns`: of a single launch, from
  * its start until the driver had it.
  */
-static void close_batch(struct measurements *all, uint64_t host_ns)
+static void close_batch(struct measurements *all, const struct measure_launch *launch, uint64_t host_ns)
 {
 	struct pair *pair = &all->pairs[all->head % PAIRS];
 	all->is_open = false;
@@ -204,7 +222,7 @@ static void close_batch(struct measurements *all, uint64_t host_ns)
 		pair->early_ns = host_ns / 4 * 3;
 		pair->is_bound = !is_alone;
 	}
-	all->head += record(all->stream, all->is_thread_form, pair->end) == CUDA_SUCCESS;
+	all->head += record(launch->stream, launch->is_thread_form, pair->end) == CUDA_SUCCESS;
 	all->ended_ns = all->last_ns;
 	all->is_single = !all->is_single;
 }
@@ -225,9 +243,9 @@ bool measure_begin(const struct measure_launch *launch)
 	struct measurements *all = take(launch->there.ordinal);
 	if (!all)
 		return false;
-	if (launch->stream != all->seen)
+	if (!is_same(all->seen, place_of(launch)))
 		all->changed_ns = launch->now_ns;
-	all->seen = launch->stream;
+	all->seen = place_of(launch);
 	if (all->is_open && !is_of_batch(all, launch))
 		drop_batch(all, launch->now_ns); /* what comes between would be measured, too */
 	if (!all->is_open && !open_batch(all, launch)) {
@@ -243,7 +261,7 @@ void measure_close(const struct measure_launch *launch)
 	if (!all)
 		return;
 	if (all->is_open && is_of_batch(all, launch))
-		close_batch(all, UINT64_MAX);
+		close_batch(all, launch, UINT64_MAX);
 	else if (all->is_open)
 		drop_batch(all, launch->now_ns);
 	give_back(all);
@@ -261,7 +279,7 @@ void measure_end(const struct measure_launch *launch, bool is_launched)
 		pair->charged_ns += launch->charged_ns;
 		all->last_ns = budget_now_ns();
 		if (pair->count == LAUNCHES || !cost_ns || cost_ns >= SHORT_NS || all->is_single)
-			close_batch(all, all->last_ns - before_ns);
+			close_batch(all, launch, all->last_ns - before_ns);
 	} else {
 		all->is_open = false;
 	}

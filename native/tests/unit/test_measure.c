@@ -4,6 +4,8 @@
  */
 #include "measure.c"
 
+#include <pthread.h>
+
 #include "test.h"
 
 #define US 1000ull
@@ -255,6 +257,46 @@ static void check_streams(void)
 	}
 }
 
+static bool launch_per_thread(uint64_t kind)
+{
+	const struct measure_launch launch = {
+		.there = {.context = context},
+		.is_thread_form = true,
+		.kind = kind,
+		.charged_ns = KERNEL_NS,
+		.now_ns = now_ns,
+	};
+	const bool is_measured = measure_begin(&launch);
+	if (is_measured)
+		measure_end(&launch, true);
+	return is_measured;
+}
+
+static void *in_thread(void *kind)
+{
+	launch_per_thread(*(const uint64_t *)kind);
+	return NULL;
+}
+
+static void check_threads(void)
+{
+	static const int handle;
+	uint64_t kind = known_kind(&handle);
+	pthread_t thread;
+
+	CHECK("the streams that threads have for themselves are told apart")
+	{
+		wait();
+		devices[0].is_open = devices[0].is_single = false;
+		EXPECT(launch_per_thread(kind));
+		EXPECT(launch_per_thread(kind));
+		EXPECT(devices[0].is_open && devices[0].pairs[devices[0].head % PAIRS].count == 2);
+		EXPECT_EQUAL(pthread_create(&thread, NULL, in_thread, &kind), 0);
+		pthread_join(thread, NULL);
+		EXPECT(!devices[0].is_open);
+	}
+}
+
 static void launch_contended(uint64_t kind, uint64_t kernel_ns)
 {
 	be_single();
@@ -353,5 +395,6 @@ int main(void)
 	check_costs();
 	check_streams();
 	check_contexts();
+	check_threads();
 	return test_report();
 }
