@@ -5,17 +5,19 @@ it has against the others (taints, selectors, volumes, processors) no change of 
 Where it has not asked yet, as in a copy of a cluster, at least those are set aside whose processors
 or main memory do not suffice.
 
-What a quota keeps away no change of cards helps; so then no change is told.
+What a quota keeps away no change of cards helps; so then no change is told. Nor is one of a pod of
+more than `MOST_CONTAINERS` that ask: to try all that could be changed would take minutes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hamid.model.request import PolicyName
 from hamid.sched.placement.departure import Tenant, departure
 from hamid.sched.placement.explain import cluster_sentence
+from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.place import Unplaceable, place
 from hamid.sched.placement.smallest_change import smallest_changes
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from hamid.sched.placement.place import Placement
     from hamid.sched.placement.policy import Policies
     from hamid.sched.records import PodRecord
+
+
+MOST_CONTAINERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +130,8 @@ def outlook(
     outcome = _outcome(request, judged, policies)
     over_quota = _over_quota(request, outcome, judged, policies, bounds)
     changes: tuple[Change, ...] = ()
-    if isinstance(outcome, Unplaceable) and over_quota is None:
+    is_small = len(request.requests) <= MOST_CONTAINERS
+    if isinstance(outcome, Unplaceable) and over_quota is None and is_small:
         changes = smallest_changes(request, judged, policies, refusals=outcome.refusals)
         going = departure(request, judged, tenants, policies, refusals=outcome.refusals)
         changes += () if going is None else (going,)
@@ -174,7 +180,7 @@ def _over_quota(
         bounds=bounds,
         nodes={node.node_name: node for node in nodes},
         policies=policies,
-        typical=Arrivals().typical,
+        measure=Fragmentation(Arrivals().typical),
     )
     if not isinstance(left, Unplaceable):
         return None

@@ -41,6 +41,18 @@ def test_what_lacks_and_all_that_would_help_is_told():
     assert [change.kind for change in found.changes] == [ChangeKind.MEMORY, ChangeKind.DEPARTURE]
 
 
+@pytest.mark.parametrize(("count", "is_told"), [(4, True), (5, False)])
+def test_of_a_pod_of_many_containers_no_change_is_told(count, is_told):
+    """A hundred of them took hours, and any tenant may create such a pod."""
+    containers = [make_container(f"c{n}") for n in range(count - 1)]
+    large = make_container("large", memory=MemoryMib(mib=50_000))
+
+    found = outlook(make_request(*containers, large), [make_node()], Policies())
+
+    assert found.sentence.startswith("no card of 1 fits")
+    assert bool(found.changes) is is_told
+
+
 def test_only_nodes_that_were_offered_are_judged():
     nodes = [make_node("a"), make_node("b"), make_node("c", devices=())]
 

@@ -56,7 +56,7 @@ CHOICE_ROWS_KEPT: Final = 128
 
 _SLACK: Final = 16
 _SLICE: Final = 8
-"""Searches of a slice; each takes a millisecond or so."""
+"""Containers searched for in a slice; each takes a millisecond or so."""
 _REFUSALS_KEPT: Final = 4_096
 
 
@@ -103,6 +103,11 @@ class Placer:
         self._seen: dict[str, _Seen] = {}
         self._refusals: dict[tuple[tuple[Card, ...], int], Refusal] = {}
 
+    @property
+    def measure(self) -> Fragmentation:
+        """The one by which it has placed last."""
+        return self._measure
+
     def place(self, request: PodRequest, nodes: Iterable[NodeSnapshot]) -> Placement | Unplaceable:
         """Return what `place` returns."""
         self._adopt()
@@ -126,8 +131,9 @@ class Placer:
             if cell is not None and cell.node is node:
                 continue
             row[node.node_name] = self._searched(request, shape, node)
-            searched += 1
-            if searched % _SLICE == 0:
+            searched += len(request.requests)
+            if searched >= _SLICE:
+                searched = 0
                 yield
                 row = _row(self._rows, shape, self._rows_kept)  # others may have forgotten it
 

@@ -158,6 +158,14 @@ def test_warming_does_all_the_work_in_slices(monkeypatch):
     assert len(placer.place(request, nodes).ranked) == 100
 
 
+def test_slices_are_as_short_for_pods_of_many_containers():
+    placer = Placer(policies=POLICIES)
+    containers = tuple(make_container(f"c{n}") for n in range(20))
+    nodes = [node(number, number) for number in range(10)]
+
+    assert sum(1 for _ in placer.warming(make_request(*containers), nodes)) == 10
+
+
 def test_warming_is_not_needed_where_choices_are_quick():
     assert not list(Placer(policies=POLICIES).warming(asking(1_000), [node(0, 0)]))
 
