@@ -26,6 +26,7 @@ from hamid.errors import HamidError
 from hamid.kube.errors import ApiError, Conflict, Unavailable, Withheld
 from hamid.model import names as wire
 from hamid.sched.placement.explain import node_sentence
+from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import NodePlacement
 from hamid.sched.placement.typical import Arrivals
 from hamid.sched.placement.within import place_within
@@ -190,7 +191,7 @@ class Binder:
             seen[node_name],
             bounds=self.cache.bounds(record.payer),
             policies=self.settings.policies,
-            typical=self.arrivals.typical,
+            measure=Fragmentation(self.arrivals.typical),
         )
         if not isinstance(outcome, NodePlacement):
             raise BindRefused(

@@ -273,7 +273,7 @@ class Extender:
             bounds=bounds,
             nodes=nodes,
             policies=self._settings.policies,
-            typical=self._placer.arrivals.typical,
+            measure=self._placer.measure,
         )
 
     def _learn(self, request: PodRequest) -> None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 TRIES: Final = 5_000
 """How many times a pod is held against a node in one round; some 50 µs each."""
-_ANY_TYPICAL: Final = Arrivals().typical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ def fitting(
         policies: of the cluster.
         tries: after so many the rest is left for another time.
     """
-    now, measure = dict(nodes), Fragmentation(_ANY_TYPICAL)
+    now, measure = dict(nodes), Fragmentation(Arrivals().typical)
     # Room only shrinks from here on: what did not fit for one does not for the next like it.
     hopeless: dict[tuple[PodRequest, Payer | None, tuple[PodAllocation, ...]], set[str]] = {}
     found: list[PodRequest] = []
@@ -102,5 +101,5 @@ def _placed(
     if not waiter.bounds:
         return place_on_node(waiter.request, node, policies=policies, measure=measure)
     return place_within(
-        waiter.request, node, bounds=waiter.bounds, policies=policies, typical=_ANY_TYPICAL
+        waiter.request, node, bounds=waiter.bounds, policies=policies, measure=measure
     )

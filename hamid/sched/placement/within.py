@@ -19,7 +19,6 @@ from hamid.model.quota import (
     least_charge,
     overdrafts,
 )
-from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.place import NodePlacement, Placement, Unplaceable, place_on_node
 from hamid.sched.placement.ranking import Selected
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from hamid.model.node import NodeSnapshot
     from hamid.model.quota import Bound
     from hamid.model.request import PodRequest
+    from hamid.sched.placement.fragmentation import Fragmentation
     from hamid.sched.placement.policy import Policies
     from hamid.sched.placement.refusal import Refusal
-    from hamid.sched.placement.typical import Typical
 
 
 _Charges = tuple[int, int]
@@ -55,7 +54,7 @@ def within(
     bounds: Sequence[Bound],
     nodes: Mapping[str, NodeSnapshot],
     policies: Policies,
-    typical: Typical,
+    measure: Fragmentation,
 ) -> Placement | Unplaceable:
     """Return the outcome without what the bounds do not leave room for.
 
@@ -65,7 +64,7 @@ def within(
         bounds: of the pod's quotas.
         nodes: those of the outcome, by name.
         policies: of the cluster; those of the pod count before them.
-        typical: as for the policy `fragmentation`.
+        measure: for the policy `fragmentation`.
     """
     bound = next((b for b in bounds if b.limit.resource is QuotaResource.MEMORY_MIB), None)
     if bound is None or is_charge_fixed(request) or not isinstance(outcome, Placement):
@@ -80,7 +79,6 @@ def within(
         return Unplaceable(
             refusals={**outcome.refusals, **dict.fromkeys(outcome.node_names, refusal)}
         )
-    measure = Fragmentation(typical)
     return _sorted_out(
         request, outcome, bound, charges, nodes=nodes, policies=policies, measure=measure
     )
@@ -129,12 +127,12 @@ def place_within(
     *,
     bounds: Sequence[Bound],
     policies: Policies,
-    typical: Typical,
+    measure: Fragmentation,
 ) -> NodePlacement | Refusal:
     """Return what the pod gets on the node within the bounds, or all that stands against it."""
     if (refusal := quota_refusal(request, bounds)) is not None:
         return refusal
-    found = place_on_node(request, node, policies=policies, measure=Fragmentation(typical))
+    found = place_on_node(request, node, policies=policies, measure=measure)
     if not isinstance(found, NodePlacement):
         return found
     outcome = within(
@@ -143,7 +141,7 @@ def place_within(
         bounds=bounds,
         nodes={node.node_name: node},
         policies=policies,
-        typical=typical,
+        measure=measure,
     )
     return outcome.best if isinstance(outcome, Placement) else outcome.refusals[node.node_name]
 

@@ -10,6 +10,7 @@ from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryPercent
 from hamid.model.quota import Bound, Limit, QuotaResource, charge
 from hamid.model.request import ContainerKind, PolicyName
+from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.over_quota import QuotaRefusal
 from hamid.sched.placement.place import Placement, Unplaceable, place
 from hamid.sched.placement.policy import Policies
@@ -42,7 +43,7 @@ def placed(request, nodes, left, policies=DEFAULT):
         bounds=bounds(left),
         nodes={node.node_name: node for node in nodes},
         policies=policies,
-        typical=Arrivals().typical,
+        measure=Fragmentation(Arrivals().typical),
     )
 
 
