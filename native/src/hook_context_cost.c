@@ -55,7 +55,7 @@ void context_cost_count(CUdevice ordinal, CUcontext context)
 	struct pages_device *device;
 	if (context_cost_reserve(ordinal, &charge) != CUDA_SUCCESS &&
 	    context_device(ordinal, &device) == CUDA_SUCCESS &&
-	    ledger_reserve(device, 0, &charge) == 0)
+	    ledger_open(device, &charge) == 0)
 		ledger_force(&charge, atomic_load(&device->context_bytes));
 	context_cost_settle(CUDA_SUCCESS, &charge, context);
 }

@@ -84,8 +84,7 @@ static int find_cells(struct pages_device *device, bool is_managed, uint16_t *re
 	return r;
 }
 
-static int reserve(struct pages_device *device, uint64_t size_bytes, bool is_managed,
-		   struct ledger_charge *ret_charge)
+static int open_charge(struct pages_device *device, bool is_managed, struct ledger_charge *ret_charge)
 {
 	uint64_t limit_bytes;
 	int r = pages_device_limit(device, &limit_bytes);
@@ -97,17 +96,28 @@ static int reserve(struct pages_device *device, uint64_t size_bytes, bool is_man
 		return r;
 	uint16_t cell;
 	r = find_cells(device, is_managed, &cell);
-	if (r < 0)
-		return r;
-	r = claim(device, cell, size_bytes);
-	if (r < 0)
-		return r;
-	*ret_charge = (struct ledger_charge){
-		.size_bytes = size_bytes,
-		.cell = cell,
-		.device = device,
-	};
-	return 0;
+	if (r == 0)
+		*ret_charge = (struct ledger_charge){.cell = cell, .device = device};
+	return r;
+}
+
+static int reserve(struct pages_device *device, uint64_t size_bytes, bool is_managed,
+		   struct ledger_charge *ret_charge)
+{
+	struct ledger_charge charge;
+	int r = open_charge(device, is_managed, &charge);
+	if (r == 0 && charge.cell != LEDGER_UNCOUNTED) {
+		r = claim(device, charge.cell, size_bytes);
+		charge.size_bytes = size_bytes;
+	}
+	if (r == 0)
+		*ret_charge = charge;
+	return r;
+}
+
+int ledger_open(struct pages_device *device, struct ledger_charge *ret_charge)
+{
+	return open_charge(device, false, ret_charge);
 }
 
 int ledger_reserve(struct pages_device *device, uint64_t size_bytes,

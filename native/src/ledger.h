@@ -57,6 +57,9 @@ struct ledger_entry {
 	uint16_t kind;
 };
 
+/* A charge of nothing yet, which is to be had whatever the limit says. 0, or -EPERM as below. */
+int ledger_open(struct pages_device *device, struct ledger_charge *ret_charge);
+
 /*
  * Count `size_bytes` on a device. Fails closed. 0; -ENOMEM: over the limit; -EPERM: the pages
  * cannot be used.

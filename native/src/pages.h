@@ -104,10 +104,7 @@ int pages_claim(uint16_t cell, uint64_t size_bytes, uint64_t limit_bytes);
 /* Count what is held already, whatever the limit. */
 void pages_force(uint16_t cell, uint64_t size_bytes);
 
-/* All of it in one, by name: for tests. */
-int pages_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, uint32_t *ret_device);
-
-/* Give back what pages_reserve took; never below zero. */
+/* Give back what was claimed; never below zero. */
 void pages_release(uint32_t device, uint64_t size_bytes);
 
 /*

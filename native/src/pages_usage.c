@@ -183,16 +183,13 @@ static int act_claim(struct hamid_usage *page, void *argument)
 }
 
 /* Join, and find the cell of a name. */
-static int cell_of(const char *uuid, uint16_t *ret_cell)
+static int cell_of(char *name, uint16_t *ret_cell)
 {
 	int r = join();
 	if (r == 0)
-		r = usage_device_find(usage_file_page(), uuid);
-	if (r == -ENOENT) {
-		char name[HAMID_UUID_BYTES];
-		snprintf(name, sizeof name, "%s", uuid);
+		r = usage_device_find(usage_file_page(), name);
+	if (r == -ENOENT)
 		r = with_slow_lock(act_add_device, name);
-	}
 	if (r < 0)
 		return r == -EPERM ? r : -ENOMEM;
 	*ret_cell = (uint16_t)r;
@@ -209,8 +206,8 @@ static int known_cell(const struct pages_device *device, const char *suffix,
 		*ret_cell = (uint16_t)(known - forks - 1);
 		return 0;
 	}
-	char name[sizeof device->name + sizeof HAMID_FIXED_SUFFIX];
-	if (snprintf(name, sizeof name, "%s%s", device->name, suffix) >= HAMID_UUID_BYTES)
+	char name[HAMID_UUID_BYTES];
+	if (snprintf(name, sizeof name, "%s%s", device->name, suffix) >= (int)sizeof name)
 		return -ENOMEM;
 	int saved_errno = errno;
 	int r = cell_of(name, ret_cell);
@@ -272,19 +269,6 @@ int pages_claim(uint16_t cell, uint64_t size_bytes, uint64_t limit_bytes)
 		r = with_slow_lock(act_claim, &claim); /* before a no, the dead are looked for */
 	errno = saved_errno;
 	return r == 0 || r == -EPERM ? r : -ENOMEM;
-}
-
-int pages_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, uint32_t *ret_device)
-{
-	int saved_errno = errno;
-	uint16_t cell;
-	int r = cell_of(uuid, &cell);
-	if (r == 0)
-		r = pages_claim(cell, size_bytes, limit_bytes);
-	if (r == 0)
-		*ret_device = cell;
-	errno = saved_errno;
-	return r;
 }
 
 void pages_force(uint16_t cell, uint64_t size_bytes)

@@ -64,7 +64,7 @@ static int add(enum pool_kind kind, uint64_t key, struct pages_device *device, s
 		return -ENOMEM;
 	struct pool *pool = &pools[place];
 	struct ledger_charge nothing = {.cell = LEDGER_UNCOUNTED};
-	int r = device ? ledger_reserve(device, 0, &nothing) : 0; /* finds the cell */
+	int r = device ? ledger_open(device, &nothing) : 0;
 	if (r < 0)
 		return r;
 	pool->key = key;

@@ -31,5 +31,5 @@ static inline int in_child(int (*body)(void))
 static inline int take_60(void)
 {
 	uint32_t device;
-	return -pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device);
+	return -test_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device);
 }

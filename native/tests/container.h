@@ -13,6 +13,7 @@
 
 #include "hamid_pages.h"
 #include "hamid_paths.h"
+#include "pages.h"
 
 #define TEST_UUID "GPU-11111111-2222-3333-4444-555555555555"
 #define TEST_UUID_2 "MIG-22222222-2222-3333-4444-555555555555"
@@ -101,4 +102,17 @@ static inline void test_remove_container(void)
 		unlink(path);
 	}
 	rmdir(test_dir);
+}
+
+/* Take of the device with this name, of which all together may have so much. As pages_claim(). */
+static inline int test_reserve(const char *uuid, uint64_t size_bytes, uint64_t limit_bytes, uint32_t *ret_device)
+{
+	struct pages_device device = {0};
+	uint16_t cell = 0;
+	snprintf(device.name, sizeof device.name, "%s", uuid);
+	int r = pages_device_cell(&device, &cell);
+	if (r == 0)
+		r = pages_claim(cell, size_bytes, limit_bytes);
+	*ret_device = cell;
+	return r;
 }

@@ -77,7 +77,7 @@ static void check_reservation(void)
 {
 	uint32_t cell = UINT32_MAX;
 	uint64_t used = 0;
-	const int r = pages_reserve(TEST_UUID, 60 * MIB, LIMIT, &cell);
+	const int r = test_reserve(TEST_UUID, 60 * MIB, LIMIT, &cell);
 	MUST(r == 0 || r == -ENOMEM || r == -EPERM);
 	if (r < 0)
 		return;
@@ -85,7 +85,7 @@ static void check_reservation(void)
 	MUST(pages_used(TEST_UUID, &used) == 0);
 	MUST(used >= 60 * MIB && used <= LIMIT);
 	uint32_t other;
-	MUST(pages_reserve(TEST_UUID, 60 * MIB, LIMIT, &other) < 0);
+	MUST(test_reserve(TEST_UUID, 60 * MIB, LIMIT, &other) < 0);
 	pages_release(cell, 60 * MIB);
 	pages_release(cell, UINT64_MAX);
 }

@@ -233,6 +233,21 @@ static void check_changes(void)
 		EXPECT_EQUAL(used_bytes(), 0);
 	}
 
+	CHECK("a charge of nothing is had above the limit too, and can be forced")
+	{
+		struct ledger_charge opened;
+		EXPECT_EQUAL(ledger_reserve(&card, 90 * MIB, &charge), 0);
+		test_set_limit(50 * MIB);
+		EXPECT_EQUAL(ledger_open(&card, &opened), 0);
+		EXPECT_EQUAL(ledger_resize(&opened, 1), -ENOMEM);
+		ledger_force(&opened, 20 * MIB);
+		EXPECT_EQUAL(used_bytes(), 110 * MIB);
+		ledger_cancel(&opened);
+		ledger_cancel(&charge);
+		test_set_limit(100 * MIB);
+		EXPECT_EQUAL(used_bytes(), 0);
+	}
+
 	CHECK("a raised limit is seen before a refusal, a lowered one in time")
 	{
 		setenv("HAMID_TEST_LOOK_EVERY_MS", "3600000", 1);

@@ -35,7 +35,7 @@ static int race(void)
 	uint32_t device;
 	const long count = rounds();
 	for (long i = 0; i < count; i++) {
-		if (pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
+		if (test_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
 			continue;
 		__atomic_add_fetch(grants, 1, __ATOMIC_SEQ_CST);
 		if (__atomic_add_fetch(holders, 1, __ATOMIC_SEQ_CST) != 1)
@@ -71,7 +71,7 @@ static void *take_and_give(void *argument)
 {
 	uint32_t device;
 	for (int i = 0; i < 2000; i++)
-		if (pages_reserve(TEST_UUID, 10 * MIB, 30 * MIB, &device) == 0)
+		if (test_reserve(TEST_UUID, 10 * MIB, 30 * MIB, &device) == 0)
 			pages_release(device, 10 * MIB);
 	return argument;
 }
@@ -95,7 +95,7 @@ static void overwrite_usage(off_t at, const void *bytes, size_t length)
 static int is_refused(void)
 {
 	uint32_t device;
-	return pages_reserve(TEST_UUID, MIB, 100 * MIB, &device) == -EPERM ? 0 : 1;
+	return test_reserve(TEST_UUID, MIB, 100 * MIB, &device) == -EPERM ? 0 : 1;
 }
 
 /* Before this process joins, so that each child meets the file as it is. */
@@ -212,9 +212,9 @@ static void check_books(void)
 
 	CHECK("the limit is exact")
 	{
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, 100 * MIB + 1, 100 * MIB, &device), -ENOMEM);
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, 100 * MIB, 100 * MIB, &device), 0);
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, 1, 100 * MIB, &device), -ENOMEM);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, 100 * MIB + 1, 100 * MIB, &device), -ENOMEM);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, 100 * MIB, 100 * MIB, &device), 0);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, 1, 100 * MIB, &device), -ENOMEM);
 		EXPECT_EQUAL(used_bytes(), 100 * MIB);
 		pages_release(device, 100 * MIB);
 		EXPECT_EQUAL(used_bytes(), 0);
@@ -222,16 +222,16 @@ static void check_books(void)
 
 	CHECK("sizes near the end of the numbers do not wrap")
 	{
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, MIB, 100 * MIB, &device), 0);
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, UINT64_MAX, 100 * MIB, &device), -ENOMEM);
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, UINT64_MAX - MIB + 1, 100 * MIB, &device), -ENOMEM);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, MIB, 100 * MIB, &device), 0);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, UINT64_MAX, 100 * MIB, &device), -ENOMEM);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, UINT64_MAX - MIB + 1, 100 * MIB, &device), -ENOMEM);
 		pages_release(device, 2 * MIB);
 		EXPECT_EQUAL(used_bytes(), 0);
 	}
 
 	CHECK("a child of a process that holds memory counts beside it")
 	{
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device), 0);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device), 0);
 		EXPECT_EQUAL(in_child(take_60), ENOMEM);
 		EXPECT_EQUAL(used_bytes(), 60 * MIB);
 		pages_release(device, 60 * MIB);
@@ -241,8 +241,8 @@ static void check_books(void)
 	CHECK("devices are counted apart")
 	{
 		uint32_t other;
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device), 0);
-		EXPECT_EQUAL(pages_reserve(TEST_UUID_2, 60 * MIB, 100 * MIB, &other), 0);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device), 0);
+		EXPECT_EQUAL(test_reserve(TEST_UUID_2, 60 * MIB, 100 * MIB, &other), 0);
 		EXPECT(device != other);
 		pages_release(other, 60 * MIB);
 		EXPECT_EQUAL(used_bytes(), 60 * MIB);
@@ -258,7 +258,7 @@ static void check_told(void)
 	CHECK("the figures told are the slice's, within what physically is")
 	{
 		test_set_limit(100 * MIB);
-		EXPECT_EQUAL(pages_reserve(TEST_UUID, 30 * MIB, 100 * MIB, &device), 0);
+		EXPECT_EQUAL(test_reserve(TEST_UUID, 30 * MIB, 100 * MIB, &device), 0);
 		EXPECT_EQUAL(told_of(TEST_UUID, 1000 * MIB, 900 * MIB, &told), 0);
 		EXPECT_EQUAL(told.total_bytes, 100 * MIB);
 		EXPECT_EQUAL(told.used_bytes, 30 * MIB);

@@ -12,7 +12,7 @@
 static int take_60_and_be_killed(void)
 {
 	uint32_t device;
-	if (pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
+	if (test_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
 		return 1;
 	raise(SIGKILL);
 	return 2;
@@ -22,7 +22,7 @@ static int take_60_and_be_killed(void)
 static void take_60_and_become_another(int input, int output)
 {
 	uint32_t device;
-	if (pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
+	if (test_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
 		_exit(1);
 	dup2(input, STDIN_FILENO);
 	dup2(output, STDOUT_FILENO);
@@ -54,13 +54,13 @@ static void check_exec(void)
 static int close_all_and_take_40(void)
 {
 	uint32_t device;
-	pages_reserve(TEST_UUID, MIB, 200 * MIB, &device);
+	test_reserve(TEST_UUID, MIB, 200 * MIB, &device);
 	pages_release(device, MIB);
 	for (int fd = 3; fd < 64; fd++)
 		close(fd);
 	/* Another file takes the number; it must stay as it is. */
 	int other = open("/dev/null", O_RDONLY);
-	int r = -pages_reserve("GPU-of-another-name", 40 * MIB, 100 * MIB, &device);
+	int r = -test_reserve("GPU-of-another-name", 40 * MIB, 100 * MIB, &device);
 	return r ? r : fcntl(other, F_GETFD) < 0;
 }
 
@@ -68,7 +68,7 @@ static int close_all_and_take_40(void)
 static int close_all_and_hold_60(void)
 {
 	uint32_t device;
-	if (pages_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
+	if (test_reserve(TEST_UUID, 60 * MIB, 100 * MIB, &device) < 0)
 		return 1;
 	for (int fd = 3; fd < 64; fd++)
 		close(fd);
