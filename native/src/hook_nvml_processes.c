@@ -94,3 +94,30 @@ LIST_HOOK(nvmlDeviceGetGraphicsRunningProcesses_v3, OTHER, nvmlProcessInfo_v2_t,
 LIST_HOOK(nvmlDeviceGetMPSComputeRunningProcesses, OTHER, nvmlProcessInfo_v1_t, write_v1)
 LIST_HOOK(nvmlDeviceGetMPSComputeRunningProcesses_v2, OTHER, nvmlProcessInfo_v2_t, write_v2)
 LIST_HOOK(nvmlDeviceGetMPSComputeRunningProcesses_v3, OTHER, nvmlProcessInfo_v2_t, write_v2)
+
+/* The same in one structure. Memory that confidential computing protects is not counted apart. */
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_v1_t *list)
+{
+	struct own_processes own;
+	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetRunningProcessDetailList)
+		return NVML_ERROR_UNINITIALIZED;
+	if (!list || list->version != (sizeof *list | 1u << 24) || !own_processes(device, &own))
+		return real.nvmlDeviceGetRunningProcessDetailList(device, list);
+	nvmlProcessDetailList_v1_t none = {.version = list->version, .mode = list->mode};
+	nvmlReturn_t nr = real.nvmlDeviceGetRunningProcessDetailList(device, &none);
+	if (!is_answer(nr))
+		return nr;
+	nr = choose(&own, list->mode == 0 ? COMPUTING : OTHER, &list->numProcArrayEntries, list->procArray != NULL);
+	if (nr != NVML_SUCCESS || own.count == 0)
+		return nr;
+	const unsigned int gpu_instance = instance_id(real.nvmlDeviceGetGpuInstanceId, device);
+	const unsigned int compute_instance = instance_id(real.nvmlDeviceGetComputeInstanceId, device);
+	for (unsigned int i = 0; i < own.count; i++)
+		list->procArray[i] = (nvmlProcessDetail_v1_t){
+			.pid = own.processes[i].pid,
+			.usedGpuMemory = own.processes[i].used_bytes,
+			.gpuInstanceId = gpu_instance,
+			.computeInstanceId = compute_instance,
+		};
+	return nr;
+}

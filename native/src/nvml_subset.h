@@ -44,6 +44,21 @@ typedef struct {
 } nvmlProcessInfo_v2_t;
 
 typedef struct {
+	unsigned int pid;
+	unsigned long long usedGpuMemory;
+	unsigned int gpuInstanceId;
+	unsigned int computeInstanceId;
+	unsigned long long usedGpuCcProtectedMemory;
+} nvmlProcessDetail_v1_t;
+
+typedef struct {
+	unsigned int version;
+	unsigned int mode; /* 0: computing */
+	unsigned int numProcArrayEntries;
+	nvmlProcessDetail_v1_t *procArray;
+} nvmlProcessDetailList_v1_t;
+
+typedef struct {
 	unsigned int gpu, memory; /* percent */
 } nvmlUtilization_t;
 

@@ -101,6 +101,35 @@ def test_each_form_of_each_list_tells_how_much_room_it_takes_and_then_the_same(c
         assert sorted(listed) == held
 
 
+DETAILS = """
+import json, pynvml
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(0)
+ask, version = pynvml.nvmlDeviceGetRunningProcessDetailList, pynvml.nvmlProcessDetailList_v1
+print(json.dumps([
+    [[p.pid, p.usedGpuMemory, p.usedGpuCcProtectedMemory] for p in ask(device, version, mode)]
+    for mode in range(3)
+]))
+"""
+
+
+def test_the_list_of_details_has_the_container_s_own_processes_too(container):
+    busy = "process=4242:100\nname="
+    container.machine.write_text(container.machine.read_text().replace("name=", busy, 1))
+    container.limit((CARD, 1000))
+    tenant = container.start(60)
+
+    assert lists(container, DETAILS) == [[[tenant.process.pid, 60 * MIB, 0]], [], []]
+
+
+def test_outside_of_containers_the_list_of_details_is_the_driver_s_own(container):
+    busy = "process=4242:100\nname="
+    container.machine.write_text(container.machine.read_text().replace("name=", busy, 1))
+    container.limits_dir.rmdir()
+
+    assert lists(container, DETAILS) == [[[4242, 100 * MIB, 0]], [], []]
+
+
 def test_outside_of_containers_each_form_is_the_driver_s_own(container):
     container.machine.write_text(
         container.machine.read_text().replace("name=", "process=4242:100\nname=", 1)

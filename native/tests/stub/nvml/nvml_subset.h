@@ -60,6 +60,19 @@ typedef struct {
 } nvmlProcessInfo_t;
 
 typedef struct {
+	unsigned int pid;
+	unsigned long long usedGpuMemory;
+	unsigned int gpuInstanceId, computeInstanceId;
+	unsigned long long usedGpuCcProtectedMemory;
+} nvmlProcessDetail_v1_t;
+
+#define NVML_PROCESS_DETAIL_LIST_V1 0x01000018u
+typedef struct {
+	unsigned int version, mode, numProcArrayEntries;
+	nvmlProcessDetail_v1_t *procArray;
+} nvmlProcessDetailList_v1_t;
+
+typedef struct {
 	nvmlDevice_t device;
 	unsigned long long eventType, eventData;
 	unsigned int gpuInstanceId, computeInstanceId;

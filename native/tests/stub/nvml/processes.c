@@ -135,3 +135,29 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t devic
 						      .usedGpuMemory = found[i].usedGpuMemory};
 	return result;
 }
+
+/* All in one structure; there is no protected memory. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+								nvmlProcessDetailList_v1_t *list)
+{
+	nvmlProcessInfo_t found[MAX_PROCESSES];
+
+	if (!list)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (list->version != NVML_PROCESS_DETAIL_LIST_V1)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (list->mode != 0)
+		return no_processes(device, &list->numProcArrayEntries);
+	const unsigned int room = list->procArray ? list->numProcArrayEntries : 0;
+	unsigned int listed = room < MAX_PROCESSES ? room : MAX_PROCESSES;
+	nvmlReturn_t result = nvmlDeviceGetComputeRunningProcesses_v3(device, &listed, found);
+
+	list->numProcArrayEntries = listed;
+	for (unsigned int i = 0; result == NVML_SUCCESS && i < listed; i++)
+		list->procArray[i] =
+			(nvmlProcessDetail_v1_t){.pid = found[i].pid,
+						 .usedGpuMemory = found[i].usedGpuMemory,
+						 .gpuInstanceId = found[i].gpuInstanceId,
+						 .computeInstanceId = found[i].computeInstanceId};
+	return result;
+}
