@@ -12,9 +12,7 @@
  */
 #include "hook_context_cost.h"
 
-#include <errno.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #include "errors.h"
 #include "hook_pool.h"
@@ -60,54 +58,39 @@ void context_cost_count(CUdevice ordinal, CUcontext context)
 	context_cost_settle(CUDA_SUCCESS, &charge, context);
 }
 
+/* Run the real `symbol`, which makes a context, with these arguments. */
+#define CREATE(symbol, ...) \
+	do { \
+		struct ledger_charge charge; \
+		if (!real_load(REAL_CUDA) || !real.symbol) \
+			return CUDA_ERROR_NOT_INITIALIZED; \
+		CUresult cr = context_cost_reserve(device, &charge); \
+		if (cr != CUDA_SUCCESS) \
+			return cr; \
+		cr = real.symbol(__VA_ARGS__); \
+		return context_cost_settle(cr, &charge, cr == CUDA_SUCCESS ? *context : NULL); \
+	} while (0)
+
 HOOK_EXPORT CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
-	if (!real_load(REAL_CUDA) || !real.cuCtxCreate)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_charge charge;
-	CUresult cr = context_cost_reserve(device, &charge);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	cr = real.cuCtxCreate(context, flags, device);
-	return context_cost_settle(cr, &charge, cr == CUDA_SUCCESS ? *context : NULL);
+	CREATE(cuCtxCreate, context, flags, device);
 }
 
 HOOK_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
-	if (!real_load(REAL_CUDA) || !real.cuCtxCreate_v2)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_charge charge;
-	CUresult cr = context_cost_reserve(device, &charge);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	cr = real.cuCtxCreate_v2(context, flags, device);
-	return context_cost_settle(cr, &charge, cr == CUDA_SUCCESS ? *context : NULL);
+	CREATE(cuCtxCreate_v2, context, flags, device);
 }
 
 HOOK_EXPORT CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinities, int count,
 				    unsigned int flags, CUdevice device)
 {
-	if (!real_load(REAL_CUDA) || !real.cuCtxCreate_v3)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_charge charge;
-	CUresult cr = context_cost_reserve(device, &charge);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	cr = real.cuCtxCreate_v3(context, affinities, count, flags, device);
-	return context_cost_settle(cr, &charge, cr == CUDA_SUCCESS ? *context : NULL);
+	CREATE(cuCtxCreate_v3, context, affinities, count, flags, device);
 }
 
 HOOK_EXPORT CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters,
 				    unsigned int flags, CUdevice device)
 {
-	if (!real_load(REAL_CUDA) || !real.cuCtxCreate_v4)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	struct ledger_charge charge;
-	CUresult cr = context_cost_reserve(device, &charge);
-	if (cr != CUDA_SUCCESS)
-		return cr;
-	cr = real.cuCtxCreate_v4(context, parameters, flags, device);
-	return context_cost_settle(cr, &charge, cr == CUDA_SUCCESS ? *context : NULL);
+	CREATE(cuCtxCreate_v4, context, parameters, flags, device);
 }
 
 /* --- limits --- */
