@@ -5,10 +5,13 @@ left: with the library, in a container with limits, everything is as without, bu
 What such a program sees of itself is in test_guest_manners.py; the time to start, in bench-start.
 """
 
+import contextlib
+import platform
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,10 +84,26 @@ def jvm(directory):
     return ["java", *flags, *keytool, "-keystore", "keys", "-alias", "key", "-dname", "CN=x"]
 
 
-PROMPTS = {bash: b"ready", python: b"ready", openmp: b"ready", jvm: b"password:"}
 # A JVM starts and ends threads as it likes, and maps what it makes up.
 BY_ITSELF = {jvm: {"Threads"}}
+READ = {"x86_64": 0, "aarch64": 63}  # the system call
 STATUS = ["SigBlk", "SigIgn", "SigCgt", "Umask", "Threads", "Groups", "NoNewPrivs", "Seccomp"]
+
+
+def wait_for_reading(process):
+    """Until a thread of it waits for input: what it said by then, it may have said on its way."""
+    reading = f"{READ[platform.machine()]} 0x0 "
+    until = time.monotonic() + TIMEOUT_S
+    while not any(call.startswith(reading) for call in calls_waited_in(process.pid)):
+        assert process.poll() is None
+        assert time.monotonic() < until
+
+
+def calls_waited_in(pid):
+    """Of each thread that waits, the system call's number and its arguments."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # it has just ended
+            yield (task / "syscall").read_text()
 
 
 def look_at(pid, *, leave_out):
@@ -115,21 +134,20 @@ def run(program, directory, env):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        bufsize=0,  # what is read beyond the prompt would be lost to communicate()
     ) as process:
-        said = b""
-        while PROMPTS[program] not in said:
-            byte = process.stdout.read(1)
-            assert byte, said
-            said += byte
+        wait_for_reading(process)
         seen, is_guest = look_at(process.pid, leave_out=BY_ITSELF.get(program, set()))
-        rest, _ = process.communicate(b"x\n", timeout=TIMEOUT_S)
+        output, _ = process.communicate(b"x\n", timeout=TIMEOUT_S)
     left = {path.name for path in directory.rglob("*")} - before
     where = str(directory).encode()
-    output = (said + rest).replace(where, b".")
     seen["environment"] = [word.replace(where, b".") for word in seen["environment"]]
     seen["mapped"] = {path.replace(str(directory), ".") for path in seen["mapped"]}
-    return {**seen, "output": output, "code": process.returncode, "left": left}, is_guest
+    return {
+        **seen,
+        "output": output.replace(where, b"."),
+        "code": process.returncode,
+        "left": left,
+    }, is_guest
 
 
 @pytest.mark.parametrize("page", ["limits", "nonsense"])
