@@ -310,7 +310,13 @@ class Fleet:
 
     def leader(self) -> Replica:
         """The replica that leads; waits until one does."""
-        return self.api.run(self._leader(), timeout_s=DEADLINE_S)
+        try:
+            return self.api.run(self._leader(), timeout_s=DEADLINE_S)
+        except TimeoutError:
+            said = "\n".join(
+                f"{each.name}: {each.log()[-2000:]}" for each in self.replicas.values()
+            )
+            raise AssertionError(f"nobody leads after {DEADLINE_S} s:\n{said}") from None
 
     async def _leader(self) -> Replica:
         async for _ in every(0.05):

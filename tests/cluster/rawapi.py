@@ -79,7 +79,12 @@ class RawApi:
 
     def run(self, act: Coroutine[Any, Any, T], *, timeout_s: float = 600) -> T:
         """What the coroutine returns, run in the thread."""
-        return self.start(act).result(timeout_s)
+        running = self.start(act)
+        try:
+            return running.result(timeout_s)
+        except TimeoutError:
+            running.cancel()
+            raise
 
     def start(self, act: Coroutine[Any, Any, T]) -> Future[T]:
         """Run the coroutine in the thread meanwhile."""
