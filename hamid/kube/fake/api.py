@@ -111,7 +111,8 @@ class FakeApi:
         async with self.gate.request(target, "watch"):
             self.catalog.of(target.resource)
             matches = _predicate(target, selection)
-            subscription = self.store.subscribe(target.resource, _version_number(since), matches)
+            begin = None if selection.is_streamed else _version_number(since)
+            subscription = self.store.subscribe(target.resource, begin, matches)
         try:
             async with aclosing(self._events(target, subscription, timeout_s)) as events:
                 yield events
@@ -131,7 +132,7 @@ class FakeApi:
             elif is_last_wait:
                 return
             elif self.features.has_bookmarks:
-                kind, item = EventKind.BOOKMARK, self._bookmark(target.resource)
+                kind, item = EventKind.BOOKMARK, self.store.bookmark(target.resource)
             else:
                 continue
             match self.gate.event_fault(target, kind):
@@ -374,10 +375,6 @@ class FakeApi:
             if is_owned or is_inside:
                 self._delete(self.catalog.of(resource), other, 0 if is_inside else None)
         return last
-
-    def _bookmark(self, resource: Resource) -> JsonObject:
-        metadata = {"resourceVersion": str(self.store.version), "creationTimestamp": None}
-        return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
 
 
 def _predicate(target: Target, selection: Selection) -> Predicate:

@@ -51,5 +51,10 @@ class FakeFeatures:
         """Whether watches get bookmarks; a server may always leave them out."""
         return "bookmarks" not in self.lacks
 
+    @property
+    def has_streamed_lists(self) -> bool:
+        """Whether a watch can be a list, too (`sendInitialEvents`; on for good since 1.34)."""
+        return self._since(34)
+
     def _since(self, minor: int) -> bool:
         return self.server_version >= ServerVersion(major=1, minor=minor)

@@ -232,6 +232,7 @@ class FakeApiServer:
             fields=query.get("fieldSelector"),
             limit=int(query.get("limit") or 0),
             continue_token=query.get("continue", ""),
+            is_streamed=query.get("sendInitialEvents") in {"1", "true"},
         )
         if is_watch:
             return await self._watch(request, target, selection)
@@ -259,6 +260,8 @@ class FakeApiServer:
         self, request: web.Request, target: Target, selection: Selection
     ) -> web.StreamResponse:
         query = request.query
+        if selection.is_streamed and not self.api.features.has_streamed_lists:
+            raise Invalid("sendInitialEvents: Forbidden: it needs the feature gate WatchList")
         watching = self.api.watching(
             target,
             selection,

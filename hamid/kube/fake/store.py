@@ -158,17 +158,28 @@ class Store:
         self._history.clear()
         self._compacted_all_at = self.version
 
-    def subscribe(self, resource: Resource, since: int, matches: Predicate) -> Subscription:
+    def bookmark(self, resource: Resource, *, is_end_of_list: bool = False) -> JsonObject:
+        """The object of a bookmark that says: so far you have seen everything."""
+        metadata: JsonObject = {"resourceVersion": str(self.version), "creationTimestamp": None}
+        if is_end_of_list:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+
+    def subscribe(self, resource: Resource, since: int | None, matches: Predicate) -> Subscription:
         """A subscription to all that happened after `since`; end it with `unsubscribe`.
 
-        From 0, it begins with everything that there is.
+        From 0, it begins with everything that there is. From None, too, and a bookmark says then
+        that this was all.
         """
         subscription = Subscription(matches)
-        if since == 0:
+        if not since:
             for item in self.select(resource, matches):
                 subscription.offer(
                     Change(version=self.version, kind=EventKind.ADDED, object=item, before=None)
                 )
+            if since is None:
+                end = self.bookmark(resource, is_end_of_list=True)
+                subscription.pending.append((EventKind.BOOKMARK, end))
         else:
             oldest = max(self._compacted_at.get(resource, 0), self._compacted_all_at)
             if since < oldest:

@@ -40,12 +40,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What of a collection is asked for."""
+    """What of a collection is asked for.
+
+    Attributes:
+        is_streamed: a watch is to be the list, too (`sendInitialEvents`).
+    """
 
     labels: str | None = None
     fields: str | None = None
     limit: int = 0
     continue_token: str = ""
+    is_streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

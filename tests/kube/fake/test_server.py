@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import orjson
 import pytest
 
 from hamid.kube.fake import FakeApi, FakeApiServer, FakeFeatures, FakeKube
@@ -69,10 +70,10 @@ async def kubectl(server: FakeApiServer, tmp_path: Path) -> Kubectl:
     return Kubectl(server.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path)
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[FakeApiServer]:
-    # The version that most kubectls are near to.
-    api = FakeApi(features=FakeFeatures(version="1.33"))
+@pytest.fixture(params=["1.33", "1.37"])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[FakeApiServer]:
+    # One that most kubectls are near to, and one that new ones stream lists from.
+    api = FakeApi(features=FakeFeatures(version=request.param))
     async with FakeApiServer.serve(api) as server:
         yield server
 
@@ -132,7 +133,7 @@ async def test_kubectl_applies_at_the_server_waits_and_prints_versions(
 
     assert applied == "pod/web serverside-applied\n"
     assert waited == "pod/web condition met\n"
-    assert "Server Version: v1.33.0" in await kubectl("version")
+    assert "Server Version: v1.3" in await kubectl("version")
     assert "mutatingwebhookconfigurations" in await kubectl("api-resources")
 
 
@@ -140,6 +141,39 @@ async def test_kubectl_applies_at_the_server_waits_and_prints_versions(
 async def http(server: FakeApiServer) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(server.url) as session:
         yield session
+
+
+async def test_a_watch_that_is_to_be_a_list_says_where_the_list_ends() -> None:
+    api = FakeApi(features=FakeFeatures(version="1.37"))
+    kube = FakeKube(api=api)
+    for name in ("a", "b"):
+        await kube.create(CONFIG_MAPS, config_map(name), namespace="default")
+    query = {"watch": "true", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}
+    asked = {**query, "resourceVersionMatch": "NotOlderThan", "timeoutSeconds": "60"}
+
+    async with (
+        FakeApiServer.serve(api) as server,
+        aiohttp.ClientSession(server.url) as http,
+        http.get("/api/v1/namespaces/default/configmaps", params=asked) as answer,
+    ):
+        events = [orjson.loads(await answer.content.readline()) for _ in range(3)]
+        await kube.create(CONFIG_MAPS, config_map("c"), namespace="default")
+        events.append(orjson.loads(await answer.content.readline()))
+
+    assert [event["type"] for event in events] == ["ADDED", "ADDED", "BOOKMARK", "ADDED"]
+    end = events[2]["object"]["metadata"]
+    assert end["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert end["resourceVersion"] == events[1]["object"]["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize("server", ["1.33"], indirect=True)
+async def test_an_older_server_refuses_a_watch_that_is_to_be_a_list(
+    http: aiohttp.ClientSession,
+) -> None:
+    asked = {"watch": "true", "sendInitialEvents": "true"}
+    async with http.get("/api/v1/nodes", params=asked) as answer:
+        assert answer.status == 422
+        assert "WatchList" in await answer.text()
 
 
 @pytest.mark.parametrize(
