@@ -130,7 +130,7 @@ class AddressSettings:
         status_port, webhook_port, extender_port: 0 lets the system choose.
         debug_is_open: answer /debug, /explain and /fit to callers from elsewhere than this
             machine, too.
-        webhook_host: for the API server; always TLS.
+        webhook_host: for the API server; always TLS. `0.0.0.0` is all addresses, also those of IPv6.
         extender_host: for kube-scheduler; mutual TLS, or plain HTTP on loopback.
         extender_is_plain: plain HTTP; refused for an address that is not loopback.
     """

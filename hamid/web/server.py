@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from aiohttp import web
@@ -26,12 +27,16 @@ from hamid.web.middleware import errors_as_json, timing
 from hamid.web.settings import WebSettings
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping, Sequence
 
     from hamid.web.certs import ServerTls
     from hamid.web.middleware import RequestMetrics
 
 log = structlog.get_logger(__name__)
+
+EVERY_ADDRESS: Final = "0.0.0.0"
+"""As Kubernetes' own programs mean it: also those of IPv6, where the machine has any."""
 
 _CLEANUP_GRACE_S = 2.0
 
@@ -114,7 +119,7 @@ async def _listen(runner: web.AppRunner, site: WebSite) -> int:
     context = site.tls.context if site.tls is not None else None
     await runner.setup()
     try:
-        await web.TCPSite(runner, site.host, site.port, ssl_context=context).start()
+        await _tcp_site(runner, site, context).start()
     except OSError as error:
         raise SettingsError(
             f"the site {site.name!r} cannot listen on {site.host}:{site.port}: {error.strerror}",
@@ -123,6 +128,13 @@ async def _listen(runner: web.AppRunner, site: WebSite) -> int:
     port: int = runner.addresses[0][1]
     log.info("site opened", site=site.name, host=site.host, port=port, is_tls=site.tls is not None)
     return port
+
+
+def _tcp_site(runner: web.AppRunner, site: WebSite, context: ssl.SSLContext | None) -> web.BaseSite:
+    if site.host != EVERY_ADDRESS or not socket.has_dualstack_ipv6():
+        return web.TCPSite(runner, site.host, site.port, ssl_context=context)
+    both = socket.create_server(("::", site.port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return web.SockSite(runner, both, ssl_context=context)
 
 
 async def _stop_listening(runners: Sequence[web.AppRunner]) -> None:

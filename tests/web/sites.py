@@ -26,10 +26,8 @@ def make_server(*sites, settings=None, registry=None):
     )
 
 
-def make_site(*routes, tls=None, is_private=False, name="test"):
-    return WebSite(
-        name=name, host="127.0.0.1", port=0, routes=routes, tls=tls, is_private=is_private
-    )
+def make_site(*routes, tls=None, is_private=False, name="test", host="127.0.0.1", port=0):
+    return WebSite(name=name, host=host, port=port, routes=routes, tls=tls, is_private=is_private)
 
 
 @asynccontextmanager

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 
 import aiohttp
 import pytest
@@ -29,6 +30,25 @@ async def test_each_site_serves_its_own_routes_only():
                     statuses[name, path] = response.status
 
     assert statuses == {("a", "/a"): 200, ("a", "/b"): 404, ("b", "/a"): 404, ("b", "/b"): 200}
+
+
+async def test_a_site_on_every_address_is_reached_by_either_kind():
+    server = make_server(make_site(web.get("/", hello), host="0.0.0.0"))
+
+    async with running(server), client() as session:
+        port = (await server.ports.wait_for(bool))["test"]
+        for host in ("127.0.0.1", "[::1]") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
+            async with session.get(f"http://{host}:{port}/") as response:
+                assert await response.text() == "hello"
+
+
+async def test_an_address_that_is_taken_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = make_server(make_site(web.get("/", hello), host="0.0.0.0", port=port))
+
+        with pytest.raises(SettingsError, match=f"cannot listen on 0.0.0.0:{port}"):
+            await server.run()
 
 
 async def test_stopping_lets_a_request_finish_and_takes_no_new_one():
