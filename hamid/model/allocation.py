@@ -49,13 +49,14 @@ class PodAllocation:
         return next((c for c in self.containers if c.container_name == name), None)
 
     def holds(self, *, is_initialized: bool = False) -> Mapping[DeviceUuid, DeviceHold]:
-        """What the pod takes of each device.
+        """What the pod takes of each device that it takes anything of.
 
         Args:
             is_initialized: its init phase is over, so that plain init containers hold nothing.
         """
         uuids = {share.device_uuid for c in self.containers for share in c.shares}
-        return {uuid: self._hold(uuid, is_initialized=is_initialized) for uuid in sorted(uuids)}
+        taken = {uuid: self._hold(uuid, is_initialized=is_initialized) for uuid in sorted(uuids)}
+        return {uuid: hold for uuid, hold in taken.items() if hold.slots}
 
     def _hold(self, uuid: DeviceUuid, *, is_initialized: bool) -> DeviceHold:
         def peak(amount: Callable[[DeviceShare], int]) -> int:

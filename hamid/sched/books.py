@@ -133,8 +133,6 @@ class NodeBook:
 
     def hold(self, pod_uid: str, holds: Mapping[DeviceUuid, DeviceHold]) -> None:
         """Let the pod hold this, instead of what it held."""
-        # Of the cards of init containers that are over it holds nothing: they are no cards of its.
-        holds = {uuid: hold for uuid, hold in holds.items() if hold.slots}
         before = self._holds.get(pod_uid)
         if holds == before:
             return

@@ -41,13 +41,12 @@ def test_a_new_hold_replaces_the_one_before():
 
 def test_a_pod_that_holds_nothing_of_a_card_any_more_outlives_who_holds_all_of_it():
     """The card was its init container's: until that was over both held it, then the other alone."""
-    nothing = hold(0, slots=0, core_percent=0)
     found = book()
     empty = found.snapshot()
     found.hold("a", {"card-0": hold(1_000), "card-1": hold(500)})
     found.hold("b", {"card-0": hold(3_000)})
 
-    found.hold("a", {"card-0": nothing, "card-1": hold(500)})
+    found.hold("a", {"card-1": hold(500)})
     assert memory_used(found) == [3_000, 500]
     found.release("b")
     assert memory_used(found) == [0, 500]
