@@ -84,8 +84,9 @@ def jvm(directory):
     return ["java", *flags, *keytool, "-keystore", "keys", "-alias", "key", "-dname", "CN=x"]
 
 
-# A JVM starts and ends threads as it likes, and maps what it makes up.
-BY_ITSELF = {jvm: {"Threads"}}
+# A JVM starts and ends threads as it likes, and they open files side by side: which gets which
+# number is chance.
+BY_ITSELF = {jvm: {"Threads", "numbers"}}
 READ = {"x86_64": 0, "aarch64": 63}  # the system call
 STATUS = ["SigBlk", "SigIgn", "SigCgt", "Umask", "Threads", "Groups", "NoNewPrivs", "Seccomp"]
 
@@ -111,6 +112,8 @@ def look_at(pid, *, leave_out):
     proc = Path(f"/proc/{pid}")
     status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
     targets = {fd.name: str(fd.readlink()) for fd in (proc / "fd").iterdir()}
+    if "numbers" in leave_out:
+        targets = dict(enumerate(sorted(targets.values())))
     environment = (proc / "environ").read_bytes().split(b"\0")
     maps = re.findall(r" (/\S+)$", (proc / "maps").read_text(), re.MULTILINE)
     return {
