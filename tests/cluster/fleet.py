@@ -28,6 +28,7 @@ kube-scheduler finds the leader through `fleet.forwarder` where `is_forwarded=Tr
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import tempfile
@@ -471,12 +472,14 @@ def _install(fleet: Fleet) -> None:
 def _lead_webhook(fleet: Fleet) -> None:
     """Let the API server reach replica 1's webhook by its address, not by a Service."""
     port = fleet.replicas["1"].config["addresses"]["webhook_port"]
-    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/hamid"
-    found = fleet.api.call("GET", path)
-    client = found["webhooks"][0]["clientConfig"]
-    del client["service"]
-    client["url"] = f"https://127.0.0.1:{port}/webhook"
-    fleet.api.call("PUT", path, found)
+    client = "/webhooks/0/clientConfig"
+    # A patch, for the leader writes its certificate's authority there at the same time.
+    patch = [
+        {"op": "remove", "path": f"{client}/service"},
+        {"op": "add", "path": f"{client}/url", "value": f"https://127.0.0.1:{port}/webhook"},
+    ]
+    configuration = "mutatingwebhookconfiguration/hamid"
+    fleet.cluster.kubectl("patch", configuration, "--type=json", "-p", json.dumps(patch))
 
 
 def main() -> None:
