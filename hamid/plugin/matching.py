@@ -55,6 +55,8 @@ class PodOnNode:
         created_at: the creation timestamp, as text that sorts.
         asking: the containers that ask for our slots, in the order of the spec, init first.
         allocation: what was decided for it, or None where nothing was.
+        is_by_hami: that is HAMi's record, which does not say for which pod it is: it counts in the
+            books, but nobody is given anything by it.
         problem: why its allocation cannot be read, if it cannot.
         is_initialized: its plain init containers are done, and hold nothing.
         is_terminal: it has finished, and holds nothing.
@@ -66,6 +68,7 @@ class PodOnNode:
     created_at: str
     asking: tuple[AskingContainer, ...]
     allocation: PodAllocation | None
+    is_by_hami: bool = False
     problem: str | None = None
     is_initialized: bool = False
     is_terminal: bool = False

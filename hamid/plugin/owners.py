@@ -5,9 +5,10 @@ included, and keeps our Allocate answer, in which the grant's id stands. Where i
 (it is an internal format), pod resources name app containers and sidecars; where these fail,
 too, the journal's own guess is all there is.
 
-While the API server has not told of this node's pods yet (after a reboot, say), a container whose
-slots and grant are on record both with the kubelet and in the journal is its owner all the same:
-what was decided for a pod never changes.
+What was decided for a pod never changes. So a grant that is final counts, and not what the pod's
+annotations say now: whoever may change those must not get more at the next start. And while the API
+server has not told of this node's pods yet (after a reboot, say), a container whose slots and grant
+are on record both with the kubelet and in the journal is its owner all the same.
 """
 
 from __future__ import annotations
@@ -151,15 +152,16 @@ class Owners:
     def _owner(
         self, pod: PodOnNode, container_name: str, grant: tuple[str, Grant | None] | None
     ) -> list[Owner]:
-        decided = pod.decided(container_name)
         if grant is None:
             return []
         grant_id, journalled = grant
-        if decided is not None:
+        decided = None if pod.is_by_hami else pod.decided(container_name)
+        own = journalled if journalled and journalled.key == (pod.pod_uid, container_name) else None
+        # Of a pod without a decision, served with a slice, the journal is the only record.
+        if own is not None and (own.is_final or decided is None):
+            shares, priority = own.shares, own.priority
+        elif decided is not None:
             shares, priority = decided.shares, decided.priority
-        elif journalled is not None and journalled.key == (pod.pod_uid, container_name):
-            # A pod without a decision, served with a slice: the journal is the only record.
-            shares, priority = journalled.shares, journalled.priority
         else:
             raise KubeletError(
                 f"nothing was decided for container {container_name!r} of pod {pod.pod_key}, "

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hamid.codec.allocation_record import read_allocation
-from hamid.codec.pod import pod_containers
+from hamid.codec.pod import pod_containers, pod_meta
 from hamid.codec.sharing import read_sharing
 from hamid.errors import AnnotationError, KubeError
 from hamid.kube.port import PODS, EventKind
+from hamid.model.names import POD_ALLOCATION
 from hamid.model.sharing import Sharing, SharingMode
 from hamid.plugin.matching import AskingContainer, PodOnNode
 
@@ -160,6 +161,7 @@ def pod_on_node(pod: JsonObject, *, names: ResourceNames) -> PodOnNode:
         created_at=metadata.get("creationTimestamp") or "",
         asking=tuple(_asking(pod, names.count)),
         allocation=allocation,
+        is_by_hami=allocation is not None and POD_ALLOCATION not in pod_meta(pod).annotations,
         problem=problem,
         is_initialized=any(
             condition.get("type") == "Initialized" and condition.get("status") == "True"

@@ -199,6 +199,12 @@ class DevicePlugin:
     async def _shares(self, match: Match, slot_ids: tuple[str, ...]) -> tuple[DeviceShare, ...]:
         if match.allocation is None:
             return await self.undecided.shares(match, slot_ids)
+        if match.pod.is_by_hami:
+            raise KubeletError(
+                f"pod {match.pod.pod_key} was placed by HAMi, or says so, and not by hamid's scheduler",
+                hint="delete the pod, its controller makes a new one; one without is to be created "
+                "anew, without annotations of HAMi's scheduler",
+            )
         if len(match.allocation.shares) != len(slot_ids):
             raise KubeletError(
                 f"container {match.container_name!r} of pod {match.pod.pod_key} asks for "

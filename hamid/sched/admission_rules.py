@@ -106,6 +106,7 @@ class Rules:
         request = decode_pod_request(pod, names=self.resources, defaults=self.defaults)
         if request is None:
             return findings.verdict(strip)
+        self._question(pod, request, findings)
         scheduler = _spec(pod).get("schedulerName") or ""
         if self._is_foreign(scheduler):
             findings.add(
@@ -114,7 +115,6 @@ class Rules:
                 f"does not book them; name {self.settings.scheduler_name!r} or none",
             )
             return findings.verdict(strip)
-        self._question(pod, request, findings)
         payer = decode_payer(pod, namespace=namespace)
         if over := exceeding(request, [quota for quota in quotas if quota.binds(payer)]):
             findings.add(self.settings.over_quota, never_sentence(payer.namespace, over))

@@ -512,12 +512,37 @@ def test_a_change_of_our_records_goes_to_the_webhook(cluster: Cluster):
     cluster.kubectl("delete", "pod", "changed", "--force")
 
 
-def test_who_is_labelled_to_be_ignored_is(cluster: Cluster):
-    asking = pod("ignored", limits="{nvidia.com/gpu: 1}")
+def ignored(manifest):
+    return manifest.replace("metadata: {", "metadata: {labels: {hami.io/webhook: ignore}, ")
 
-    cluster.apply(asking.replace("metadata: {", "metadata: {labels: {hami.io/webhook: ignore}, "))
 
+def test_who_is_labelled_to_be_ignored_is_but_for_records(cluster: Cluster):
+    cluster.apply(ignored(pod("ignored", limits="{nvidia.com/gpu: 1}")))
+
+    forged = ignored(pod("forged", annotations="{hami.io/vgpu-node: worker}"))
+    created = cluster.try_kubectl("apply", "-f", "-", stdin=forged)
+    changed = cluster.try_kubectl("annotate", "pod", "ignored", "hamid.io/allocation=mine")
+
+    assert 'failed calling webhook "pods.hamid.io"' in created.stderr
+    assert 'failed calling webhook "pods.hamid.io"' in changed.stderr
     cluster.kubectl("delete", "pod", "ignored", "--force")
+
+
+def test_a_namespace_that_the_webhook_leaves_alone_is_no_place_to_forge_records(cluster: Cluster):
+    cluster.kubectl("create", "namespace", "alone")
+    cluster.kubectl("label", "namespace", "alone", "hami.io/webhook=ignore")
+    there = ("-n", "alone")
+    said = "only the scheduler writes the annotation"
+    cluster.kubectl("apply", *there, "-f", "-", stdin=pod("plain"))
+
+    forged = pod("forged", annotations="{hami.io/vgpu-devices-allocated: x}")
+    created = cluster.try_kubectl("apply", *there, "-f", "-", stdin=forged)
+    changed = cluster.try_kubectl("annotate", *there, "pod", "plain", "hamid.io/allocation=mine")
+    cluster.kubectl("annotate", *there, "pod", "plain", "hami.io/gpu-scheduler-policy=spread")
+
+    assert said in created.stderr
+    assert said in changed.stderr
+    cluster.kubectl("delete", "namespace", "alone", "--wait=false")
 
 
 @pytest.mark.usefixtures("lease")

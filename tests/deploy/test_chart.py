@@ -100,7 +100,7 @@ def test_the_webhook_fails_closed_where_it_is_asked_about_our_pods_only(
     assert ("matchConditions" in found) == (policy == "Fail")
 
 
-@pytest.mark.parametrize(("version", "count"), [("1.20.15", 0), ("1.29.14", 0), ("1.30.0", 4)])
+@pytest.mark.parametrize(("version", "count"), [("1.20.15", 0), ("1.29.14", 0), ("1.30.0", 5)])
 def test_policies_are_there_where_the_api_server_knows_them(version, count):
     objects = rendered(version=version)
 
@@ -233,6 +233,11 @@ def test_values_of_old_charts_mean_what_they_meant():
             "devicePlugin.deviceSplitCount=5",
             "devicePlugin.deviceMemoryScaling=1.5",
             "devicePlugin.contextMemoryMib=450",
+            "devicePlugin.deviceCoreScaling=2",
+            "devicePlugin.enableNumaTopology=true",
+            "devicePlugin.filterDevices.uuid={GPU-a}",
+            "devicePlugin.filterDevices.index={1}",
+            "legacyMetrics=true",
             "scheduler.defaultMem=5000",
             "scheduler.defaultCores=10",
             "scheduler.defaultGPUNum=2",
@@ -257,6 +262,11 @@ def test_values_of_old_charts_mean_what_they_meant():
     assert found["plugin"]["device_split_count"] == 5
     assert found["plugin"]["device_memory_scaling"] == 1.5
     assert found["plugin"]["context_memory_mib"] == 450
+    assert found["plugin"]["device_core_scaling"] == 2
+    assert found["plugin"]["report_numa"] is True
+    assert found["plugin"]["excluded_uuids"] == ["GPU-a"]
+    assert found["plugin"]["excluded_indexes"] == [1]
+    assert (found["hami_metrics"], found["hami_legacy_metrics"]) == (True, True)
     assert found["sched"]["defaults"] == {
         "device_count": 2,
         "memory_mib": 5000,
@@ -323,7 +333,17 @@ def test_the_webhook_asks_about_the_names_that_the_daemon_knows():
     for label in (WEBHOOK_LABEL, WEBHOOK_LABEL_4PD):
         opt_out = {"key": label, "operator": "NotIn", "values": ["ignore"]}
         assert opt_out in found["namespaceSelector"]["matchExpressions"]
-        assert opt_out in found["objectSelector"]["matchExpressions"]
+        assert f"'{label}'" in condition
+    assert not any(found["objectSelector"].values())  # a label hides no forged record
+
+
+def test_records_are_guarded_wherever_pods_are_looked_at():
+    policy = ("ValidatingAdmissionPolicy", "hamid-records")
+    (is_no_replica, changes) = rendered()[policy]["spec"]["matchConditions"]
+    assert all(f"'{record}'" in changes["expression"] for record in WRITTEN_BY_US)
+    assert "system:serviceaccount:hamid-system:hamid" in is_no_replica["expression"]
+
+    assert policy not in rendered("--set", "scheduler.admissionWebhook.enabled=false")
 
 
 def rules(role):

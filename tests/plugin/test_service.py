@@ -5,15 +5,17 @@ import random
 
 import pytest
 
+from hamid.codec.allocation_record import encode_allocation
 from hamid.errors import KubeletError
 from hamid.hooks.abi import contract
 from hamid.kube.fake import FakeKube, Fault, FaultKind
-from hamid.kube.port import NODES, PODS
+from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.kubelet.fake import ContainerState, FakeFeatures, FakeKubelet, GetSupport, Phase
+from hamid.model.names import POD_ALLOCATED, POD_ALLOCATION, POD_NODE
 from hamid.model.request import ContainerKind
 from hamid.plugin.settings import GrantMode, UndecidedPods
 from tests.builders import uuid
-from tests.plugin.node import NODE, Ask, plugin_on, running_node
+from tests.plugin.node import NODE, Ask, decide, plugin_on, running_node
 
 
 async def test_a_container_gets_what_was_decided_for_it(short_path):
@@ -252,6 +254,41 @@ async def test_a_daemon_killed_between_allocate_and_prestart_comes_back_right(sh
             assert node.given("pod-1", "c") == {uuid(1): 700}
             assert node.given("pod-2", "c") == {uuid(1): 90}
             assert len(node.plugin.journal.grants()) == 2
+
+
+async def test_what_a_container_has_got_no_annotation_changes_later(short_path):
+    async with running_node(short_path) as node:
+        pod = await node.bind("pod-1", Ask(name="train", devices=(1,), memory_mib=700))
+        await node.kubelet.run_pod(pod)
+
+        more = encode_allocation(
+            decide(pod.uid, [Ask(name="train", devices=(1,), memory_mib=39_000)])
+        )
+        patch = {"metadata": {"annotations": {POD_ALLOCATION: more}}}
+        node.pods.keep(
+            await node.kube.patch(PODS, "pod-1", patch, kind=PatchKind.MERGE, namespace="default")
+        )
+        status = await node.kubelet.start_container(pod.uid, "train")
+
+        assert status.containers["train"].state is ContainerState.RUNNING
+        assert node.given("pod-1", "train") == {uuid(1): 700}
+
+
+@pytest.mark.parametrize("undecided", UndecidedPods)
+async def test_nobody_gets_anything_by_hamis_record_alone(short_path, undecided):
+    """It has no UID, so anybody can write one into a pod before it is created."""
+    async with running_node(short_path, settings={"undecided_pods": undecided}) as node:
+        pod = await node.bind("pod-1", Ask(name="train", devices=(1,)), is_decided=False)
+        record = {POD_NODE: NODE, POD_ALLOCATED: f"{uuid(1)},NVIDIA,700,0:;"}
+        patch = {"metadata": {"annotations": record}}
+        node.pods.keep(
+            await node.kube.patch(PODS, "pod-1", patch, kind=PatchKind.MERGE, namespace="default")
+        )
+
+        status = await node.kubelet.run_pod(pod)
+
+        assert status.phase is Phase.FAILED
+        assert "placed by HAMi, or says so" in status.message
 
 
 async def test_a_lost_journal_is_rebuilt_at_the_next_start(short_path):

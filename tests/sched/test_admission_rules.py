@@ -111,6 +111,25 @@ def test_another_scheduler_chosen_on_purpose(policy, is_allowed, warning_count):
 
 
 @pytest.mark.parametrize(
+    ("app", "spec", "said"),
+    [
+        pytest.param(
+            container(gpu=1, securityContext={"privileged": True}),
+            {},
+            "privileged",
+            id="privileged",
+        ),
+        pytest.param(container(gpu=1), {"nodeName": "n"}, "spec.nodeName", id="preset node"),
+    ],
+)
+def test_another_scheduler_is_no_way_round_what_the_operator_refuses(app, spec, said):
+    verdict = verdict_on(pod(app, schedulerName="volcano", **spec))
+
+    assert isinstance(verdict, Deny)
+    assert said in verdict.message
+
+
+@pytest.mark.parametrize(
     "asking",
     [
         pytest.param({"init": [container("prep", gpu=1)]}, id="an init container"),
