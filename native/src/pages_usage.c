@@ -30,10 +30,50 @@
 #define LOCKED_TRIES 50      /* under it */
 #define TRY_PAUSE_NS 100000l /* between them */
 
+#define LOCK_POLL_NS 200000l
+#define LOCK_WAIT_NS 400000000ull /* the longest anyone waits for the slow lock */
+#define LOCK_STUCK_NS 20000000ull /* the same once that was in vain, until it is had again */
+#define LOCK_TRIES 50 /* at least, for who was not let run in between */
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* LOCK_USAGE */
 static _Atomic uint32_t own_slot = USAGE_NO_SLOT;
 static _Atomic uint32_t fork_count;
 static struct process_identity self;
+static bool is_stuck; /* LOCK_USAGE: the last wait for the slow lock was in vain */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * Open the file and have the slow lock: 0, -EAGAIN when it is not to be had in time, or why the file is not. The
+ * kernel drops a dead holder's lock, so only a stopped one makes us wait: once, not at each call. LOCK_USAGE is held,
+ * but let go of in between: so all threads wait at the same time, and what it guards may have changed.
+ */
+static int lock_slow(bool may_create)
+{
+	const uint64_t from_ns = now_ns();
+	for (int tries = 1;; tries++) {
+		int r = usage_file_open(may_create);
+		if (r == 0)
+			r = usage_file_try_slow();
+		if (r == 0)
+			is_stuck = false;
+		if (r != -EAGAIN)
+			return r;
+		const uint64_t patience_ns = is_stuck ? LOCK_STUCK_NS : LOCK_WAIT_NS;
+		if (tries >= LOCK_TRIES && now_ns() - from_ns >= patience_ns) {
+			is_stuck = true;
+			return r;
+		}
+		pthread_mutex_unlock(&mutex);
+		nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_NS}, NULL);
+		pthread_mutex_lock(&mutex);
+	}
+}
 
 /* --- slots; all under the slow lock --- */
 
@@ -107,12 +147,9 @@ static int attach(bool with_slot)
 {
 	static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 	pthread_once(&forks_watched, watch_forks);
-	int r = usage_file_open(with_slot);
+	int r = lock_slow(with_slot);
 	if (r < 0)
 		return r == -ENOENT && !with_slot ? r : usage_file_refuse(strerror(-r));
-	r = usage_file_lock_slow();
-	if (r < 0)
-		return usage_file_refuse(strerror(-r));
 	r = usage_file_map();
 	if (r == 0 && with_slot && atomic_load(&own_slot) == USAGE_NO_SLOT)
 		r = claim_slot(usage_file_page());
@@ -134,9 +171,7 @@ static int join(void)
 static int with_slow_lock(int (*act)(struct hamid_usage *page, void *argument), void *argument)
 {
 	pthread_mutex_lock(&mutex);
-	int r = usage_file_open(false);
-	if (r == 0)
-		r = usage_file_lock_slow();
+	int r = lock_slow(false);
 	if (r == 0) {
 		r = act(usage_file_page(), argument);
 		usage_file_unlock_slow();

@@ -16,8 +16,6 @@
 #include "sys.h"
 #include "pages.h"
 
-#define LOCK_WAIT_NS 1000000000l /* the longest anyone waits for the slow lock */
-#define LOCK_POLL_NS 200000l
 #define OPEN_TRIES 5
 #define OPEN_PAUSE_NS 1000000l
 
@@ -78,17 +76,10 @@ bool usage_file_is_slot_locked(uint32_t index)
 	return fcntl(page_fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
-/* The kernel drops a dead holder's lock, so only a stopped one makes us wait, and not for ever. */
-int usage_file_lock_slow(void)
+int usage_file_try_slow(void)
 {
-	for (long waited_ns = 0;; waited_ns += LOCK_POLL_NS) {
-		int r = set_lock(F_WRLCK, HAMID_LOCK_SLOW);
-		if (r != -EAGAIN && r != -EACCES)
-			return r;
-		if (waited_ns >= LOCK_WAIT_NS)
-			return -EAGAIN;
-		nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_NS}, NULL);
-	}
+	int r = set_lock(F_WRLCK, HAMID_LOCK_SLOW);
+	return r == -EACCES ? -EAGAIN : r;
 }
 
 void usage_file_unlock_slow(void)

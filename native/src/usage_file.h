@@ -25,8 +25,8 @@ int usage_file_map(void);
 /* The mapped page, or NULL. */
 struct hamid_usage *usage_file_page(void);
 
-/* The lock between processes: 0, or -EAGAIN after a second. Pre: the file is open. */
-int usage_file_lock_slow(void);
+/* The lock between processes: 0, or -EAGAIN while another has it. Pre: the file is open. */
+int usage_file_try_slow(void);
 void usage_file_unlock_slow(void);
 
 /* A slot's lock is held for life. */
