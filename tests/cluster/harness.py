@@ -246,7 +246,7 @@ class Cluster:
                 (
                     event["message"]
                     for event in events.values()
-                    if event["involvedObject"]["name"] == name
+                    if event["involvedObject"].get("name") == name
                     and event["reason"] == reason
                     and containing in event["message"]
                 ),
