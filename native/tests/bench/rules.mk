@@ -12,7 +12,8 @@ $(BUILD)/bench/worker: $(BENCH)/worker.c tests/loaded_driver.h src/cuda_subset.h
 .PHONY: bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory
 bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory: library $(BUILD)/bench/libcuda.so.1 $(BUILD)/bench/worker
 bench-memory: $(BUILD)/bin/route
-bench-cap bench-tenants: $(BUILD)/bin/launch
+bench-cap bench-tenants bench-kill: $(BUILD)/bin/launch
 bench-tenants: sims
 bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory:
-	cd .. && $(PYTHON) -m native.tests.bench.$(subst -,_,$@)
+	@command -v $(PYTHON) > /dev/null || { echo "$@: there is no $(PYTHON) here; name another: make PYTHON=..." >&2; exit 3; }
+	cd .. && $(PYTHON) -m native.tests.bench.start $(subst -,_,$@)
