@@ -33,7 +33,7 @@
 #define LOCK_POLL_NS 200000l
 #define LOCK_WAIT_NS 400000000ull /* the longest anyone waits for the slow lock */
 #define LOCK_STUCK_NS 20000000ull /* the same once that was in vain, until it is had again */
-#define LOCK_TRIES 50 /* at least, for who was not let run in between */
+#define LOCK_TRIES 10 /* at least, for who was not let run in between */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* LOCK_USAGE */
 static _Atomic uint32_t own_slot = USAGE_NO_SLOT;

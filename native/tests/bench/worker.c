@@ -6,8 +6,10 @@
  *   worker replace LIVE BATCHES         the same; each frees one of the live blocks at random
  *   worker hold                         takes one block, says "ready", stays until stdin ends
  *   worker first                        initialises, takes a block, gives it back
- *   worker churn FILE INDEX ROUNDS      takes and gives back; its longest wait in ns, if longer, goes
- *                                       into the INDEXth number of FILE
+ *   worker heir MIB                     takes that much at once, is refused one unit more, gives it back
+ *   worker churn FILE INDEX ROUNDS      takes and gives back; of FILE's numbers the INDEXth is its longest wait in ns, the 128th
+ *                                       from there when the call at hand began (0: none is), the 256th how many were done; the
+ *                                       511th counts whatever failed
  *   worker race FILE ROUNDS             takes what only one may have at a time; FILE counts who has it now,
  *                                       how often it was had, by more than one, and refused
  */
@@ -113,24 +115,42 @@ static void hold(void)
 		;
 }
 
+static int heir(long mib)
+{
+	CUdeviceptr all, more;
+	if (take(&all, (size_t)mib << 20))
+		return 5;
+	if (take(&more, SMALL_BYTES) != CUDA_ERROR_OUT_OF_MEMORY)
+		return 6;
+	return give(all) ? 4 : 0;
+}
+
+#define BEGUN 128
+#define DONE 256
+#define FAILED 511
+
 static void churn(const char *file, long index, long rounds)
 {
 	int fd = open(file, O_RDWR | O_CLOEXEC);
-	uint64_t *waits = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (waits == MAP_FAILED)
+	uint64_t *numbers = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (numbers == MAP_FAILED)
 		exit(2);
 	close(fd);
 	for (long i = 0; i < rounds; i++) {
 		CUdeviceptr address;
 		uint64_t from = now_ns(CLOCK_MONOTONIC);
+		/* A wait that does not end is seen by whoever kills us. */
+		__atomic_store_n(&numbers[BEGUN + index], from, __ATOMIC_SEQ_CST);
 		CUresult cr = take(&address, BLOCK_BYTES);
 		if (cr == CUDA_SUCCESS)
 			cr = give(address);
 		uint64_t waited = now_ns(CLOCK_MONOTONIC) - from;
-		if (waited > waits[index])
-			waits[index] = waited;
+		if (waited > numbers[index])
+			numbers[index] = waited;
+		__atomic_store_n(&numbers[BEGUN + index], 0, __ATOMIC_SEQ_CST);
+		numbers[DONE + index]++;
 		if (cr != CUDA_SUCCESS)
-			waits[511]++; /* refused, or not freed */
+			numbers[FAILED]++; /* refused, or not freed */
 	}
 }
 
@@ -175,6 +195,8 @@ int main(int argc, char **argv)
 		replace(atol(argv[2]), atoi(argv[3]));
 	else if (strcmp(argv[1], "hold") == 0)
 		hold();
+	else if (strcmp(argv[1], "heir") == 0 && argc == 3)
+		return heir(atol(argv[2]));
 	else if (strcmp(argv[1], "churn") == 0 && argc == 5)
 		churn(argv[2], atol(argv[3]), atol(argv[4]));
 	else if (strcmp(argv[1], "race") == 0 && argc == 4)

@@ -6,9 +6,9 @@
  *   kill_at first STRIDE     as granted; it is the child's first call, with which it joins
  *
  * The child is led through the call step by step, by ptrace, and killed after STRIDE instructions more each time, until it
- * gets through. Each time this process then takes all that is left, at once and to the last byte. One JSON line: how
- * many instructions, how often this process was refused, how long it had to wait at most. Ends with 77 where nobody
- * may be traced.
+ * gets through. Each time this process then takes all that is left, at once and to the last byte, and asks for one unit more. One
+ * JSON line: how many instructions, how often this process was refused, how often it got more than there is, how long
+ * it had to wait at most. Ends with 77 where nobody may be traced.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -23,6 +23,7 @@
 #include "../loaded_driver.h"
 
 #define MIB (1ull << 20)
+#define UNIT_BYTES 512 /* in which memory is counted */
 #define NOT_HERE 77
 
 static void be_led(bool is_first)
@@ -59,8 +60,8 @@ static bool kill_after(pid_t child, long instructions)
 
 int main(int argc, char **argv)
 {
-	CUdeviceptr kept = 0, address;
-	long refused = 0, killed = 0, instructions = 0;
+	CUdeviceptr kept = 0, address, more;
+	long refused = 0, over = 0, killed = 0, instructions = 0;
 	uint64_t longest_ns = 0;
 	if (argc != 3)
 		return 2;
@@ -77,14 +78,20 @@ int main(int argc, char **argv)
 			be_led(is_first);
 		is_through = kill_after(child, instructions);
 		const uint64_t from_ns = now_ns(CLOCK_MONOTONIC);
-		if (take(&address, (is_refused ? 40 : 100) * MIB) == CUDA_SUCCESS)
-			give(address);
-		else
-			refused++;
+		const CUresult cr = take(&address, (is_refused ? 40 : 100) * MIB);
 		const uint64_t waited_ns = now_ns(CLOCK_MONOTONIC) - from_ns;
 		longest_ns = waited_ns > longest_ns ? waited_ns : longest_ns;
+		if (cr != CUDA_SUCCESS) {
+			refused++;
+			continue;
+		}
+		if (take(&more, UNIT_BYTES) == CUDA_SUCCESS) {
+			over++;
+			give(more);
+		}
+		give(address);
 	}
-	printf("{\"instructions\": %ld, \"killed\": %ld, \"refused\": %ld, \"longest_ns\": %llu}\n",
-	       instructions, killed - 1, refused, (unsigned long long)longest_ns);
+	printf("{\"instructions\": %ld, \"killed\": %ld, \"refused\": %ld, \"over\": %ld, \"longest_ns\": %llu}\n",
+	       instructions, killed - 1, refused, over, (unsigned long long)longest_ns);
 	return 0;
 }
