@@ -222,13 +222,13 @@ def test_the_policies_are_sound_by_their_types(cluster: Cluster):
     def checked(policies):
         ours = [item for name, item in policies.items() if name.startswith("hamid")]
         known = [item["status"] for item in ours if "typeChecking" in item.get("status", {})]
-        return known if len(known) == 4 else None
+        return known if len(known) == 5 else None
 
     found = cluster.wait_for(
         "validatingadmissionpolicies.admissionregistration.k8s.io", checked, namespace=None
     )
 
-    assert [status["typeChecking"] for status in found] == [{}] * 4
+    assert [status["typeChecking"] for status in found] == [{}] * 5
 
 
 def test_a_replica_annotates_its_own_node(worker: Replica):
