@@ -7,6 +7,7 @@ Which status an error becomes is decided here and nowhere else:
     an API server's conflict      409   (told by its code: this room does not know Kubernetes)
     any other HamidError          500
     aiohttp's own (404, 405, 413) kept
+    a body that does not arrive   400
     a request out of time         503
     anything else                 500   logged with its traceback, which the caller never sees
 """
@@ -86,6 +87,14 @@ def errors_as_json(*, site: str, deadline_s: float) -> Middleware:
             return answer_to(error)
         except web.HTTPException as error:
             return _answer_to_http(error)
+        except (web.RequestPayloadError, ConnectionError) as error:
+            # The caller's connection: what goes wrong with others, ports tell in our words.
+            return problem(
+                HTTPStatus.BAD_REQUEST,
+                message=f"the body cannot be read: {error}",
+                hint="send it whole, and in the encoding that its headers name",
+                closes_connection=True,
+            )
         except Exception:
             log.exception(
                 "request failed",

@@ -98,6 +98,45 @@ async def test_a_body_over_the_limit_is_refused_as_413():
     assert "body limit" in body["hint"]
 
 
+async def test_a_caller_who_hangs_up_within_the_body_is_no_bug_of_ours():
+    has_begun, has_ended = asyncio.Event(), asyncio.Event()
+
+    async def handler(request):
+        has_begun.set()
+        try:
+            await request.read()
+        finally:
+            has_ended.set()
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(web.post("/", handler)) as port:
+            head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc"
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            del reader
+            writer.write(head)
+            await has_begun.wait()
+            writer.close()
+            await has_ended.wait()
+            await writer.wait_closed()
+
+    assert [entry["event"] for entry in logs if entry["log_level"] != "info"] == []
+
+
+async def test_a_body_that_is_not_in_its_encoding_is_the_callers_fault():
+    async def handler(request):
+        await request.read()
+
+    status, body, _ = await get(
+        web.post("/", handler),
+        method="POST",
+        data=b"hello",
+        headers={"Content-Encoding": "gzip"},
+    )
+
+    assert status == 400
+    assert "body" in body["message"]
+
+
 async def test_a_request_out_of_time_is_answered_503():
     async def handler(_request):
         await asyncio.Event().wait()
