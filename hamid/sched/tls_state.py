@@ -177,9 +177,9 @@ def _authorities(
     state: TlsState, *, settings: CertificateSettings, now_s: float
 ) -> tuple[Credential, Credential | None]:
     authority, successor = state.authority, state.successor
-    if authority is not None and _passed(authority, HAND_OVER_AT, now_s=now_s):
+    if authority is not None and _is_over(authority, now_s=now_s):
         authority, successor = successor, None
-    if authority is None or _passed(authority, HAND_OVER_AT, now_s=now_s):
+    if authority is None or _is_over(authority, now_s=now_s):
         authority, successor = _new_authority(settings, now_s=now_s), None
     if successor is None and pki.is_due_for_rotation(authority.certificate_pem, now_s=now_s):
         successor = _new_authority(settings, now_s=now_s)
@@ -202,10 +202,8 @@ def _is_stale(
     )
 
 
-def _passed(credential: Credential, share: float, *, now_s: float) -> bool:
-    validity = pki.validity_of(credential.certificate_pem)
-    life_s = validity.not_after_s - validity.not_before_s
-    return now_s >= validity.not_before_s + life_s * share
+def _is_over(authority: Credential, *, now_s: float) -> bool:
+    return pki.has_passed(authority.certificate_pem, HAND_OVER_AT, now_s=now_s)
 
 
 def _credential(values: Mapping[str, bytes], name: str) -> Credential | None:

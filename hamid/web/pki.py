@@ -27,6 +27,9 @@ DAY_S: Final = 86_400.0
 BACKDATED_S: Final = 3_600.0
 """Certificates are valid from a little before now: clocks of nodes differ."""
 
+AWAITED_S: Final = DAY_S
+"""One that begins within this is waited for: a new CA has kube-scheduler restarted by hand."""
+
 ROTATE_AFTER: Final = 2 / 3
 """The part of its life after which a certificate is replaced; so one that fails to be replaced
 works on for the last third."""
@@ -102,10 +105,18 @@ def validity_of(certificate_pem: bytes) -> Validity:
 
 
 def is_due_for_rotation(certificate_pem: bytes, *, now_s: float) -> bool:
-    """Whether two thirds of the certificate's life have passed."""
+    """Whether two thirds of the certificate's life have passed, or it is long before it begins."""
+    return has_passed(certificate_pem, ROTATE_AFTER, now_s=now_s)
+
+
+def has_passed(certificate_pem: bytes, share: float, *, now_s: float) -> bool:
+    """Whether this share of the certificate's life has passed, or it is long before it begins.
+
+    Who made such a one had a clock that was ahead, and nobody accepts it before that time.
+    """
     validity = validity_of(certificate_pem)
     life_s = validity.not_after_s - validity.not_before_s
-    return now_s >= validity.not_before_s + life_s * ROTATE_AFTER
+    return not -AWAITED_S <= now_s - validity.not_before_s < life_s * share
 
 
 def is_issued_by(certificate_pem: bytes, authority_pem: bytes) -> bool:

@@ -112,6 +112,17 @@ def test_everything_expired_is_made_anew(first):
     assert later.client_bundle_pem == b""
 
 
+def test_what_a_clock_that_was_years_ahead_has_made_is_made_anew(first):
+    before_s = NOW_S - 3 * YEAR_S
+
+    later = servers_due(first, now_s=before_s)
+
+    for made in (later.authority, later.server):
+        assert pki.validity_of(made.certificate_pem).not_before_s < before_s
+    assert later.successor is None
+    assert tls.is_client_due(later, now_s=before_s)
+
+
 def test_a_server_certificate_never_outlives_its_authority():
     settings = CertificateSettings(authority_lifetime_s=181 * DAY_S, server_lifetime_s=400 * DAY_S)
 

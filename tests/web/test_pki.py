@@ -72,6 +72,8 @@ def test_certificates_are_valid_a_little_before_now_because_clocks_differ(author
         pytest.param(0.65, False, id="one in its second third stays"),
         pytest.param(0.67, True, id="one in its last third is replaced"),
         pytest.param(2.0, True, id="an expired one is replaced"),
+        pytest.param(-0.9 / 30, False, id="one that begins within a day is waited for"),
+        pytest.param(-1.1 / 30, True, id="one made by a clock far ahead is replaced"),
     ],
 )
 def test_rotation_is_due_after_two_thirds_of_a_life(authority, age_share, is_due):
