@@ -42,7 +42,13 @@ def configure_logs(log_format: LogFormat, level: LogLevel) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     renderer: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                # The usual one shows what local variables hold: tokens, and bodies with keys.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
         if is_console
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )

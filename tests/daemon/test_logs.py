@@ -89,3 +89,21 @@ def test_any_value_can_be_logged(lines):
     configure().info("odd", value={"a": {1}, "b": object})
 
     assert json.loads(lines()[0])["event"] == "odd"
+
+
+def use(token):
+    raise ValueError(f"no good: {len(token)}")
+
+
+@pytest.mark.parametrize("log_format", [LogFormat.CONSOLE, LogFormat.JSON])
+def test_a_traceback_does_not_show_what_variables_hold(lines, log_format):
+    log = configure(log_format)
+
+    try:
+        use("secret")
+    except ValueError:
+        log.exception("step failed")
+
+    said = "\n".join(lines())
+    assert "no good: 6" in said
+    assert "'secret'" not in said
