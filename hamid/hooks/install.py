@@ -1,7 +1,7 @@
 """Puts the library, and the file that preloads it, where containers can mount them.
 
-1. A file that is there is never written into: a process may have it mapped, and would crash. New
-   content comes under a temporary name and is renamed into place.
+1. A file that is there is never written into (see `files`): a process may have it mapped, and would
+   crash.
 2. The library's name holds its digest, so versions stand side by side. Old ones stay: the
    containers that were given one mount it again, by that name, at each restart.
 """
@@ -9,8 +9,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +17,7 @@ import structlog
 from hamid.aiokit.blocking import OneThread
 from hamid.errors import HookError
 from hamid.hooks.abi import contract
+from hamid.hooks.files import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,17 +101,7 @@ def _place(path: Path, content: bytes, *, mode: int) -> bool:
     """Have the content at the path; returns whether it was not so before."""
     if _has(path, content, mode=mode):
         return False
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with fresh.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
-    _sync_directory(path.parent)
+    replace_file(path, content, mode=mode, is_flushed=True)
     return True
 
 
@@ -121,11 +110,3 @@ def _has(path: Path, content: bytes, *, mode: int) -> bool:
         return path.read_bytes() == content and path.stat().st_mode & 0o777 == mode
     except FileNotFoundError:
         return False
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

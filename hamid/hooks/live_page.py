@@ -22,6 +22,7 @@ from hamid.hooks.abi.live import (
     rate_word,
     uncounted_word,
 )
+from hamid.hooks.files import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,10 +49,8 @@ class LivePage:
         path = limits_dir / contract.LIVE_PAGE_NAME
         uuids = tuple(device.device_uuid for device in limits.devices)
         if not _is_of(path, uuids, limits.generation):
-            beside = path.with_name(f".{path.name}.tmp")
-            beside.write_bytes(encode_live_page(uuids, generation=limits.generation))
-            beside.chmod(_MODE)
-            beside.rename(path)
+            page = encode_live_page(uuids, generation=limits.generation)
+            replace_file(path, page, mode=_MODE)
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             mapped = mmap.mmap(descriptor, 0)

@@ -27,6 +27,7 @@ from hamid.hooks.abi.injection import (
     injection,
 )
 from hamid.hooks.abi.pages import decode_control_page, encode_control_page
+from hamid.hooks.files import replace_file
 from hamid.kubelet.port import ContainerGrant, DeviceNode, Mount
 from hamid.model.sharing import SharingMode
 from hamid.plugin.cdi import cdi_file_name, cdi_name, encode_cdi_spec
@@ -38,14 +39,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hamid.aiokit.blocking import OneThread
-    from hamid.hooks.abi.injection import (
-        Injection,
-    )
+    from hamid.hooks.abi.injection import Injection
     from hamid.hooks.install import InstalledLibrary
     from hamid.model.device import DeviceUuid
     from hamid.plugin.journal import Grant
 
 DIRECTORY_MODE: Final = 0o755
+FILE_MODE: Final = 0o644
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -171,10 +171,11 @@ class GrantFiles:
                 time=self._time_terms(grant),
             )
         )
-        replace_file(page_path, page)
+        replace_file(page_path, page, mode=FILE_MODE)
         if self.mode is GrantMode.CDI:
             self.cdi_dir.mkdir(parents=True, exist_ok=True)
-            replace_file(self.cdi_dir / cdi_file_name(grant.grant_id), spec)
+            spec_path = self.cdi_dir / cdi_file_name(grant.grant_id)
+            replace_file(spec_path, spec, mode=FILE_MODE)
 
     def _time_terms(self, grant: Grant) -> TimeTerms:
         return TimeTerms(
@@ -215,21 +216,12 @@ def make_usage_page(path: Path) -> None:
         os.close(page)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Put the content in the file's place in one step: readers see the old or the new, whole."""
-    # A name that CDI runtimes, which watch the directory for *.json and *.yaml, do not look at.
-    beside = path.with_name(f".{path.name}.tmp")
-    beside.write_bytes(content)
-    beside.chmod(0o644)
-    beside.rename(path)
-
-
 def remove_tree(parent: Path, name: str) -> None:
     """Remove the directory of this name and all that is in it; one that is not there is no error.
 
-    A tenant of an earlier release may have nested directories without end, which a recursion does not survive: what is
-    two levels down is moved up, so that there is never a third level to descend to. Links are
-    removed, never followed.
+    A tenant of an earlier release may have nested directories without end, which a recursion does
+    not survive: what is two levels down is moved up, so that there is never a third level to
+    descend to. Links are removed, never followed.
     """
     try:
         top = os.open(parent / name, _DIRECTORY)

@@ -2,9 +2,10 @@
 
 One JSON file per grant, `<grant id>.json`. A new grant goes into an empty file that was prepared:
 its name is on disk already, so that Allocate, on which all pods of the node wait, has to wait for
-the disk once. Others are written beside their place, flushed to disk and renamed. A file that cannot be read, or that a newer release wrote, is set aside with a log line,
-never deleted unseen, and never stops the daemon: at its next start the container's grant is
-written anew, from the kubelet's books and the pod's allocation.
+the disk once. Others are written beside their place, flushed to disk and renamed. A file that
+cannot be read, or that a newer release wrote, is set aside with a log line, never deleted unseen,
+and never stops the daemon: at its next start the container's grant is written anew, from the
+kubelet's books and the pod's allocation. What the disk does not take leaves nothing behind.
 
 Invariants:
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -34,12 +36,13 @@ from hamid.codec.jsontext import (
     loads_object,
 )
 from hamid.errors import StateError
+from hamid.hooks.files import flush_names, replace_file
 from hamid.model.device import DeviceShare, DeviceUuid
 from hamid.model.sharing import Sharing, SharingMode
 from hamid.plugin.disk import needing_the_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from hamid.aiokit.blocking import OneThread
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _VERSION = 1
+_MODE = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,7 @@ class Journal:
     thread: OneThread
     prepared_most: int = 0
     _prepared: list[str] = field(default_factory=list)
+    _is_preparing: bool = False
     _by_id: dict[str, Grant] = field(default_factory=dict)
     _id_by_key: dict[ContainerKey, str] = field(default_factory=dict)
     # Memory and disk change together: two containers that swap their grants at the same time must
@@ -122,15 +127,19 @@ class Journal:
     async def prepare(self) -> None:
         """Make empty files where less than half are left; not while somebody waits for a grant."""
         missing = self.prepared_most - len(self._prepared)
-        if 2 * missing <= self.prepared_most:
+        # Containers start side by side, and each would make as many.
+        if self._is_preparing or 2 * missing <= self.prepared_most:
             return
         fresh = [_random_grant_id() for _ in range(missing)]
+        self._is_preparing = True
         try:
             await self.thread.call(_prepare, self.directory, fresh)
         except OSError as error:  # whoever writes a grant will say so
             log.debug("no files prepared", error=repr(error))
         else:
             self._prepared += fresh
+        finally:
+            self._is_preparing = False
 
     def new_grant_id(self) -> str:
         """An id that no grant has."""
@@ -305,7 +314,7 @@ def _read(path: Path) -> Grant:
 def _write(directory: Path, grant: Grant) -> None:
     path, content = directory / f"{grant.grant_id}.json", encode_grant(grant)
     if not _fill(path, content):
-        _replace(path, content)
+        replace_file(path, content, mode=_MODE, is_flushed=True)
 
 
 def _fill(path: Path, content: bytes) -> bool:
@@ -322,30 +331,23 @@ def _fill(path: Path, content: bytes) -> bool:
             file.flush()
             os.fdatasync(file.fileno())
     except OSError:
-        os.truncate(path, 0)  # half a grant is none
+        _discard([path])  # half a grant is none
         raise
     return True
 
 
-def _replace(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.stem}.tmp")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
-    _flush_names(path.parent)  # the rename itself must be on disk, too
-
-
 def _prepare(directory: Path, grant_ids: Sequence[str]) -> None:
-    for grant_id in grant_ids:
-        (directory / f"{grant_id}.json").touch(exist_ok=False)
-    _flush_names(directory)
-
-
-def _flush_names(directory: Path) -> None:
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    paths = [directory / f"{grant_id}.json" for grant_id in grant_ids]
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        for path in paths:
+            path.touch(mode=_MODE, exist_ok=False)
+        flush_names(directory)
+    except OSError:
+        _discard(paths)  # nobody knows of them, and each try would make more
+        raise
+
+
+def _discard(paths: Iterable[Path]) -> None:
+    with suppress(OSError):
+        for path in paths:
+            path.unlink(missing_ok=True)

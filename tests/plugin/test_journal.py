@@ -202,7 +202,7 @@ async def test_of_two_grants_of_one_container_on_disk_the_newer_file_counts(dire
 
 async def test_a_write_that_a_crash_cut_off_leaves_nothing(directory, thread):
     await opened(directory, thread)
-    (directory / ".g1.tmp").write_bytes(encode_grant(make_grant())[:50])
+    (directory / ".g1.json.tmp").write_bytes(encode_grant(make_grant())[:50])
 
     journal = await opened(directory, thread)
 
@@ -315,7 +315,35 @@ async def test_half_a_grant_is_none(directory, thread, monkeypatch):
         await journal.write(grant)
 
     assert journal.grants() == ()
+    assert f"{grant.grant_id}.json" not in files(directory)
     assert (await opened(directory, thread)).grants() == ()
+    assert files(directory) == []
+
+
+async def test_containers_that_start_side_by_side_have_files_prepared_once(directory, thread):
+    journal = await opened(directory, thread)
+    journal.prepared_most = 4
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(journal.prepare())
+
+    assert len(files(directory)) == 4
+
+
+async def test_a_disk_that_is_ill_is_not_filled_with_files_for_grants_to_come(
+    directory, thread, monkeypatch
+):
+    journal = await opened(directory, thread)
+    journal.prepared_most = 4
+
+    def fail(_file):
+        raise OSError(errno.EIO, "the disk is ill")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    for _ in range(3):
+        await journal.prepare()
+
     assert files(directory) == []
 
 
