@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SocketIdentity = tuple[int, int, int]
+"""Device, inode and change time of a socket file: an inode alone is used again."""
+
+
+def socket_identity(path: Path) -> SocketIdentity | None:
+    """What tells this socket file from a later one at the same path; None without one."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
 
 class _TrackingServer(Server):
     """grpclib's server, which also remembers its connections.

@@ -16,7 +16,7 @@ from grpclib.exceptions import GRPCError
 from hamid.kubelet import podresources_v1
 from hamid.kubelet.constants import POD_RESOURCES_SOCKET
 from hamid.kubelet.errors import NotServed
-from hamid.kubelet.grpc_unix import UnixClient
+from hamid.kubelet.grpc_unix import UnixClient, socket_identity
 from hamid.kubelet.port import ContainerDevices, PodDevices
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grpclib.client import Channel
+
+    from hamid.kubelet.grpc_unix import SocketIdentity
 
 log = structlog.get_logger(__name__)
 
@@ -47,12 +49,12 @@ class PodResourcesClient:
         self._client = UnixClient(
             socket_path, peer="the kubelet's pod resources API", timeout_s=timeout_s
         )
-        self._can_get = True
+        self._refusing: SocketIdentity | None = None
 
     @property
     def can_get(self) -> bool:
-        """Whether the kubelet answers for a single pod; true until it was seen to refuse."""
-        return self._can_get
+        """Whether the kubelet answers for a single pod; true until this one was seen to refuse."""
+        return self._refusing is None or socket_identity(self._client.path) != self._refusing
 
     async def list(self) -> tuple[PodDevices, ...]:
         """Return all active pods. Makes the kubelet recompute its books: not inside Allocate."""
@@ -61,11 +63,11 @@ class PodResourcesClient:
 
     async def get(self, namespace: str, name: str) -> PodDevices | None:
         """Return one pod, or None when the kubelet does not know it."""
-        if self._can_get:
+        if self.can_get:
             try:
                 return await self._get(namespace, name)
             except NotServed:
-                self._can_get = False
+                self._refusing = socket_identity(self._client.path)
                 log.debug("pod resources lack get")
         pods = await self.list()
         return next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)

@@ -12,7 +12,7 @@ import structlog
 from hamid.kubelet import pods_v1alpha1
 from hamid.kubelet.constants import PODS_API_SOCKET
 from hamid.kubelet.errors import CallFailed, NotServed
-from hamid.kubelet.grpc_unix import UnixClient
+from hamid.kubelet.grpc_unix import UnixClient, socket_identity
 from hamid.kubelet.port import KubeletPod
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grpclib.client import Channel
+
+    from hamid.kubelet.grpc_unix import SocketIdentity
 
 log = structlog.get_logger(__name__)
 
@@ -34,12 +36,12 @@ class PodsApiClient:
 
     def __init__(self, *, socket_path: Path = PODS_API_SOCKET, timeout_s: float = 2.0) -> None:
         self._client = UnixClient(socket_path, peer="the kubelet's Pods API", timeout_s=timeout_s)
-        self._is_refused = False
+        self._refusing: SocketIdentity | None = None
 
     @property
     def is_served(self) -> bool:
-        """Whether this kubelet has the API: the socket is there, and no call was refused."""
-        return not self._is_refused and self._client.path.exists()
+        """Whether this kubelet has the API: its socket is there, and refused no call."""
+        return socket_identity(self._client.path) not in {None, self._refusing}
 
     async def list_pods(self) -> tuple[KubeletPod, ...]:
         """Return the pods of the node; raises `NotServed` where `is_served` is false."""
@@ -51,7 +53,7 @@ class PodsApiClient:
         try:
             response = await self._client.call("list the kubelet's pods", _list_pods)
         except NotServed:
-            self._is_refused = True
+            self._refusing = socket_identity(self._client.path)
             log.debug("pods api not served", socket=str(self._client.path))
             raise
         return tuple(decode_pod(payload) for payload in response.pods)

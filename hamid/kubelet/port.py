@@ -149,7 +149,7 @@ class PodResourcesPort(Protocol):
 
     @property
     def can_get(self) -> bool:
-        """Whether the kubelet answers for a single pod; true until it was seen to refuse."""
+        """Whether the kubelet answers for a single pod; true until this one was seen to refuse."""
         ...
 
     async def list(self) -> tuple[PodDevices, ...]:
@@ -178,7 +178,7 @@ class PodsApiPort(Protocol):
 
     @property
     def is_served(self) -> bool:
-        """Whether this kubelet has the API; false where it was seen to lack it."""
+        """Whether this kubelet has the API; false where this one was seen to lack it."""
         ...
 
     async def list_pods(self) -> tuple[KubeletPod, ...]:

@@ -9,7 +9,7 @@ the loss of our device stream for any reason, the plugin has to register anew. R
    of that name; one before 1.37 may drop the new connection when it notices the end of the old one.
    The first cannot happen with fresh names, the second is a lost stream: register again.
 3. What failed is tried again after a growing delay; a stream that held for a while resets it.
-4. The kubelet's socket is known by device, inode and change time: an inode alone is used again.
+4. The kubelet that restarted is known by its socket (`grpc_unix.socket_identity`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hamid.kubelet.constants import (
     KUBELET_SOCKET_NAME,
 )
 from hamid.kubelet.errors import CallFailed, NotRegistered, SocketGone
-from hamid.kubelet.grpc_unix import UnixClient
+from hamid.kubelet.grpc_unix import UnixClient, socket_identity
 from hamid.kubelet.messages import DeviceListEncoder
 from hamid.kubelet.metrics import unregistered
 from hamid.kubelet.server import CallDeadlines, DevicePluginServer
@@ -41,6 +41,7 @@ from hamid.kubelet.server import CallDeadlines, DevicePluginServer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hamid.kubelet.grpc_unix import SocketIdentity
     from hamid.kubelet.metrics import KubeletMetrics
     from hamid.kubelet.port import DevicePluginHandler
 
@@ -48,8 +49,6 @@ log = structlog.get_logger(__name__)
 
 _REGISTER_TIMEOUT_S: Final = DIAL_BACK_TIMEOUT_S + 2.0
 _CLOSE_TIMEOUT_S: Final = 2.0
-
-SocketIdentity = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,12 +273,3 @@ class Registrar:
                 reason=reason,
                 failures=self.backoff.failures,
             )
-
-
-def socket_identity(path: Path) -> SocketIdentity | None:
-    """Return what tells this socket file from a later one at the same path; None without one."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns

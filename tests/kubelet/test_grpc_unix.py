@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 from grpclib.const import Status
@@ -10,7 +11,7 @@ from grpclib.exceptions import GRPCError
 
 from hamid.kubelet import v1beta1
 from hamid.kubelet.errors import CallFailed, NotServed, SocketGone
-from hamid.kubelet.grpc_unix import UnixClient, UnixServer
+from hamid.kubelet.grpc_unix import UnixClient, UnixServer, socket_identity
 
 
 class Kubelet(v1beta1.RegistrationBase):
@@ -119,3 +120,13 @@ async def test_a_new_server_takes_the_place_of_a_stale_file(short_path):
     await server.close()
     server.unlink()
     assert not (short_path / "s").exists()
+
+
+def test_a_socket_that_replaced_another_is_told_from_it(tmp_path):
+    path = tmp_path / "s"
+    path.touch()
+    before = socket_identity(path)
+    os.utime(path, ns=(1, 1))  # what any change to the inode does: its change time moves on
+
+    assert before != socket_identity(path)
+    assert socket_identity(tmp_path / "none") is None

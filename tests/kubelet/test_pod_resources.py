@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,19 @@ async def test_where_get_is_lacking_the_list_serves_and_it_is_said_once(short_pa
 
         assert not client.can_get
         assert [entry["event"] for entry in logs] == ["pod resources lack get"]
+
+
+async def test_a_newer_kubelet_is_asked_for_one_pod_though_the_one_before_refused(short_path):
+    async with asked(short_path, get_support=GetSupport.DISABLED) as (kubelet, client):
+        await client.get("default", "p")
+        had_get = client.can_get
+        kubelet.features = replace(kubelet.features, get_support=GetSupport.SERVED)
+        await kubelet.restart()
+        client.close()
+
+        assert await client.get("default", "nobody") is None
+        assert client.can_get
+        assert not had_get
 
 
 async def test_slots_of_other_resources_are_left_out(short_path):

@@ -57,6 +57,23 @@ async def test_a_socket_that_refuses_the_call_is_not_asked_again(short_path):
     await server.close()
 
 
+async def test_a_newer_kubelet_is_asked_though_the_one_before_refused(short_path):
+    root = short_path / "kubelet"
+    path = FakeKubelet(root).pods_api_socket
+    path.parent.mkdir(parents=True)
+    server = await UnixServer.open(path, [pods_v1alpha1.PodsBase()])
+    client = PodsApiClient(socket_path=path)
+    with pytest.raises(NotServed):
+        await client.list_pods()
+    await server.close()
+    client.close()
+
+    async with FakeKubelet(root):
+        assert client.is_served
+        assert await client.list_pods() == ()
+        client.close()
+
+
 def test_a_payload_without_metadata_is_a_pod_without_a_name():
     assert decode_pod(b"") == KubeletPod(namespace="", name="", uid="")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 
 import pytest
@@ -15,7 +14,7 @@ from hamid.kubelet import v1beta1
 from hamid.kubelet.fake import FakeFeatures, FakeKubelet
 from hamid.kubelet.grpc_unix import UnixServer
 from hamid.kubelet.metrics import KubeletMetrics
-from hamid.kubelet.registration import Registrar, socket_identity
+from hamid.kubelet.registration import Registrar
 from tests.kubelet.plugin import RESOURCE, make_plugin, make_registrar
 
 BY_NAME = FakeFeatures(keys_plugins_by_socket=False)
@@ -250,16 +249,6 @@ async def test_a_device_change_reaches_the_kubelet_after_any_number_of_restarts(
             plugin.devices.publish(make_plugin(9).devices.get())
 
             await kubelet.wait_for_allocatable(RESOURCE, 9)
-
-
-def test_a_socket_that_replaced_another_is_told_from_it(tmp_path):
-    path = tmp_path / "s"
-    path.touch()
-    before = socket_identity(path)
-    os.utime(path, ns=(1, 1))  # what any change to the inode does: its change time moves on
-
-    assert before != socket_identity(path)
-    assert socket_identity(tmp_path / "none") is None
 
 
 class StuckKubelet(v1beta1.RegistrationBase):
