@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import structlog
 
 from hamid.aiokit.ticker import every, pause
 from hamid.errors import NvmlError
 from hamid.model.health import DeviceFaultSeen, DeviceHealth, assess, xid_fault
+from hamid.nvml.errors import DriverStuck, DriverUnavailable
 from hamid.nvml.port import EventKind
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from hamid.nvml.port import DeviceEvent, DeviceSample, NvmlDevice, NvmlPort
 
 log = structlog.get_logger(__name__)
+
+GIVE_UP_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,10 @@ class HealthPoller:
     A driver that does not answer makes every device unhealthy, and is asked again. Steps may
     overlap (an event has the devices looked at at once): each works on the newest view, so that
     none undoes what another has found.
+
+    Where it answers with errors for `GIVE_UP_S`, the process ends: one that was reloaded or upgraded
+    is never found again by who has its old library open. One that hangs would have the next
+    process hang, too.
     """
 
     nvml: NvmlPort
@@ -80,6 +87,16 @@ class HealthPoller:
         self.view.publish(
             DeviceView(devices=devices, samples=samples, health=health, is_known=is_known)
         )
+        if error is not None:
+            self._require_hope(error)
+
+    def _require_hope(self, error: NvmlError) -> None:
+        down_s = self.clock() - (self._down_since_s or 0.0)
+        if down_s >= GIVE_UP_S and not isinstance(error, DriverStuck):
+            raise DriverUnavailable(
+                f"the driver has not answered for {down_s:.0f} s: {error.message}",
+                hint=f"the daemon starts again with the driver that is there then; {error.hint}",
+            ) from error
 
     def note_event(self, event: DeviceEvent) -> None:
         """Take note of an event until the next step.

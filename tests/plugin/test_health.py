@@ -4,10 +4,10 @@ import pytest
 
 from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
-from hamid.nvml.errors import DriverUnavailable
+from hamid.nvml.errors import DriverStuck, DriverUnavailable
 from hamid.nvml.fake import FakeNvml
 from hamid.nvml.port import DeviceEvent, EventKind
-from hamid.plugin.health import DeviceView, EventListener, HealthPoller
+from hamid.plugin.health import GIVE_UP_S, DeviceView, EventListener, HealthPoller
 from tests.builders import uuid
 from tests.plugin.values import nvml_device
 
@@ -163,6 +163,24 @@ async def test_a_driver_that_is_down_from_the_start_shows_no_card_and_is_named(
     world.nvml.fail_driver(None)
     assert await world.look() == {ONE, TWO}
     assert world.view.is_known
+
+
+async def test_a_driver_that_does_not_come_back_has_the_daemon_begin_anew(world):
+    await world.look()
+    world.nvml.fail_driver(DOWN)
+    await world.look(at_s=100)
+    await world.look(at_s=100 + GIVE_UP_S - 1)
+
+    with pytest.raises(DriverUnavailable, match=r"not answered for 600 s: no driver is loaded"):
+        await world.look(at_s=100 + GIVE_UP_S)
+
+
+async def test_a_driver_that_hangs_is_waited_for(world):
+    await world.look()
+    world.nvml.fail_driver(DriverStuck("it hangs", hint="reboot"))
+    await world.look(at_s=100)
+
+    assert await world.look(at_s=100 + 2 * GIVE_UP_S) == set()
 
 
 async def test_a_driver_without_a_card_is_known_to_have_none(world):
