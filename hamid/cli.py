@@ -1,7 +1,7 @@
 """argv → settings → exit code. What a subcommand needs is imported when it is called.
 
-Exit codes: 0 as asked, 1 something failed, 2 bad input; `simulate --once` adds 3: some pods do not
-run.
+Exit codes: 0 as asked, 1 something failed, 2 bad input; `simulate --once` adds 3, some pods do not
+run, and 130, it was interrupted.
 """
 
 from __future__ import annotations

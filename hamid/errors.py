@@ -19,6 +19,8 @@ the hint says what to do. "It does not fit" is no error: it is a value with reas
     │   └── AbiMismatch
     ├── StateError                    the operator must mend the disk that our state is on
     └── ServiceEnded                  a service returned; it must run until cancelled
+
+Those that one room alone raises stand there: in web.errors, sched.bind and daemon.ask.
 """
 
 from __future__ import annotations

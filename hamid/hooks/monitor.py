@@ -1,6 +1,7 @@
 """Reads what tenants report of their use: for metrics only, and never believed further.
 
-The tenant owns the directory, and may have put anything in the page's place. Therefore:
+The tenant writes the page, and one of an earlier release, to whom the directory is mounted, may have
+put anything in its place. Therefore:
 
 1. What is there is looked at before it is opened: to open a device node does things to the device.
 2. No link is followed, no pipe waited on, no more read than a page has.

@@ -33,7 +33,7 @@ PRELOAD_TEXT: Final = LIBRARY_PATH + "\n"
 """The whole of that file."""
 
 LIMITS_DIR: Final = "/usr/local/hamid/limits"
-"""Mounted read-only; holds the control page and nothing else."""
+"""Mounted read-only; holds the control page and the live page, and nothing else."""
 
 CONTROL_PAGE_NAME: Final = "control.page"
 CONTROL_PAGE_PATH: Final = f"{LIMITS_DIR}/{CONTROL_PAGE_NAME}"
