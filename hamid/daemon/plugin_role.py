@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -142,6 +143,8 @@ class PluginPorts:
 
     Attributes:
         clock, wall_clock: monotonic seconds, and seconds since 1970.
+        awake_ns: CLOCK_MONOTONIC, which stands still while the machine sleeps: by it, libraries in
+            containers judge what they are told, and tell what they do.
         has_containers: containers run on the node, of which one might do harm.
     """
 
@@ -150,6 +153,7 @@ class PluginPorts:
     metrics: RoleMetrics
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
+    awake_ns: Callable[[], int] = time.monotonic_ns
     has_containers: bool = True
 
 
@@ -185,7 +189,8 @@ async def plugin_role(settings: Settings, ports: PluginPorts) -> AsyncIterator[P
     """Run the role for as long as the block lasts.
 
     Before the kubelet hears of us, the journal is read, the library is in place and the driver has
-    told of its cards. The API server is not waited for: pods that run already need the cards known
+    told of its cards: what it told before a reboot would be sooner there, but may not be so any
+    more. The API server is not waited for: pods that run already need the cards known
     to the kubelet, and start again by kubelet and journal alone. A pod that neither knows is listed
     when the kubelet asks for it; while that cannot be, it is refused, and told why.
     """
@@ -323,7 +328,7 @@ def _later_services(
         directories=role.page_dirs,
         nvml=ports.nvml,
         thread=lending,
-        clock_ns=lambda: int(ports.clock() * 1e9),
+        clock_ns=ports.awake_ns,
         interval_s=settings.hooks.lending_interval_s,
         floor_percent=settings.hooks.low_priority_floor_percent,
         weighs_memory=settings.hooks.count_observed_memory,

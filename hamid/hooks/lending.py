@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from hamid.aiokit.farewell import last_words
 from hamid.aiokit.latest import Latest
 from hamid.aiokit.ticker import every, pause
-from hamid.hooks.lent import LentContainer
+from hamid.errors import HookError
+from hamid.hooks.lent import LentContainer, control_seen
 from hamid.hooks.shares import rates
 from hamid.hooks.whose import MappedPages
 from hamid.nvml.errors import NvmlError
@@ -37,6 +39,7 @@ IDLE_S: Final = 0.26
 """How often to look while no container uses its devices: heartbeats do not get old by it."""
 IDLE_INTERVALS: Final = 5
 """So many looks are left out while nobody lends: a heartbeat is all that is needed."""
+FAREWELL_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,10 @@ class Lender:
     """Devices whose processes the driver tells of: there errors of our measure get corrected."""
 
     async def run(self) -> None:
+    _silent: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Whose control pages, as they were seen, leave nothing to tell."""
+    _unkept: set[str] = field(default_factory=set)
+    """Of whom it was said that their live pages cannot be kept."""
         """Decide until cancelled."""
         try:
             while True:
@@ -98,7 +105,8 @@ class Lender:
                 await pause(self.interval_s if self.is_busy else IDLE_S)
         finally:
             # There, for what is under way in the thread may open more of them yet.
-            await self.thread.call(self._find, {})
+            closed = self.thread.call(self._find, {})
+            await last_words(closed, what="close live pages", timeout_s=FAREWELL_S)
 
     async def step(self) -> None:
         """Look at all pages once, and say what each may do now."""
@@ -186,18 +194,36 @@ class Lender:
                 continue
             if known is not None:
                 containers.pop(grant_id).close()
-            opened = LentContainer.open(
-                grant_id,
-                limits_dir=dirs.limits,
-                usage_dir=dirs.usage,
-                is_weighed=self.weighs_memory,
-            )
+            opened = self._opened(grant_id, dirs)
             if opened is not None:
                 containers[grant_id] = opened
         self._containers = containers
 
     def _observe(self, loads: Iterable[ProcessLoad], now_ns: int) -> None:
         percent: dict[tuple[object, str], float] = {}
+        self._silent = {g: seen for g, seen in self._silent.items() if g in directories}
+        self._unkept &= directories.keys()
+
+    def _opened(self, grant_id: str, dirs: ContainerDirs) -> LentContainer | None:
+        """Its pages; None where there is nothing to tell, or they cannot be had, which is said once."""
+        try:
+            seen = control_seen(dirs.limits)
+            if self._silent.get(grant_id) == seen:
+                return None
+            opened = LentContainer.open(
+                limits_dir=dirs.limits, usage_dir=dirs.usage, is_weighed=self.weighs_memory
+            )
+        except FileNotFoundError:
+            return None  # being made, or removed
+        except (OSError, HookError) as error:
+            if grant_id not in self._unkept:
+                log.warning("live page not kept", grant_id=grant_id, error=str(error))
+            self._unkept.add(grant_id)
+            return None
+        self._unkept.discard(grant_id)
+        if opened is None:
+            self._silent[grant_id] = seen
+        return opened
         ours = self._page_keys()
         for load in loads:
             page = self.pages.of(load.pid, among=ours, now_ns=now_ns)

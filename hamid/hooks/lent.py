@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final, Self
 
-import structlog
-
 from hamid.errors import HookError
 from hamid.hooks.abi import contract
 from hamid.hooks.abi.budgets import USAGE_BUDGET, decode_budget, decode_places
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from hamid.hooks.abi.budgets import BudgetUse
     from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit
     from hamid.hooks.whose import PageKey
-
-log = structlog.get_logger(__name__)
 
 ACTIVE_NS: Final = 60_000_000
 """Who wanted nothing for so long is idle; who had to wait within it wants all there is."""
@@ -141,8 +137,7 @@ class DeviceUse:
 class LentContainer:
     """A container's pages, open; made by `open`."""
 
-    grant_id: str
-    control_path: Path
+    limits_dir: Path
     usage_path: Path
     control_seen: tuple[int, int]
     live: LivePage
@@ -152,35 +147,27 @@ class LentContainer:
     _places: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def open(
-        cls, grant_id: str, *, limits_dir: Path, usage_dir: Path, is_weighed: bool = False
-    ) -> Self | None:
-        """Open them; None where there is nothing to tell, or they cannot be read.
+    def open(cls, *, limits_dir: Path, usage_dir: Path, is_weighed: bool = False) -> Self | None:
+        """Open them; None where there is nothing to tell.
 
         Args:
-            grant_id: names it in logs.
             limits_dir: where the control page is, and the live page comes.
             usage_dir: where its usage page is.
             is_weighed: its memory is looked after, too, if it has a limit.
         """
-        control_path = limits_dir / contract.CONTROL_PAGE_NAME
-        try:
-            seen = _seen(control_path)
-            limits = decode_control_page(control_path.read_bytes())
-            if not _has_limits_of_time(limits) and not (is_weighed and limits.devices):
-                return None
-            live = LivePage.open(limits_dir, limits)
-        except FileNotFoundError:
-            return None  # being made, or removed
-        except (OSError, HookError) as error:
-            log.warning("live page not kept", grant_id=grant_id, error=str(error))
+
+        Raises:
+            OSError, HookError: there are no limits, or none that can be read; or the disk does not
+                take the live page.
+        seen = control_seen(limits_dir)
+        limits = decode_control_page((limits_dir / contract.CONTROL_PAGE_NAME).read_bytes())
+        if not _has_limits_of_time(limits) and not (is_weighed and limits.devices):
             return None
         opened = cls(
-            grant_id=grant_id,
-            control_path=control_path,
+            limits_dir=limits_dir,
             usage_path=usage_dir / contract.USAGE_PAGE_NAME,
             control_seen=seen,
-            live=live,
+            live=LivePage.open(limits_dir, limits),
             uses=tuple(
                 DeviceUse(limit=device, mode=limits.mode, priority=limits.priority)
                 for device in limits.devices
@@ -198,7 +185,7 @@ class LentContainer:
         """Whether its limits are still those; looks for its usage page, too."""
         self._open_usage()
         try:
-            return _seen(self.control_path) == self.control_seen
+            return control_seen(self.limits_dir) == self.control_seen
         except OSError:
             return False
 
@@ -279,6 +266,7 @@ def _has_limits_of_time(limits: ContainerLimits) -> bool:
     return capped or limits.mode is not CoreMode.HARD
 
 
-def _seen(path: Path) -> tuple[int, int]:
-    found = path.stat()
+def control_seen(limits_dir: Path) -> tuple[int, int]:
+    """What tells the control page that is there now from any other."""
+    found = (limits_dir / contract.CONTROL_PAGE_NAME).stat()
     return (found.st_ino, found.st_mtime_ns)

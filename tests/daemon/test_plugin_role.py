@@ -16,7 +16,8 @@ from hamid.codec.allocation_record import encode_allocation
 from hamid.codec.node_annotation import decode_node_inventory
 from hamid.daemon.plugin_role import OnceListed, PluginPorts, RoleMetrics, plugin_role
 from hamid.daemon.settings import HookSettings, Identity, NvmlSettings, Settings
-from hamid.hooks.abi.contract import USAGE_PAGE_NAME
+from hamid.hooks.abi.contract import LIVE_PAGE_NAME, USAGE_PAGE_NAME
+from hamid.hooks.abi.live import decode_live_page
 from hamid.hooks.abi.usage import USAGE_PAGE_BYTES
 from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import NODES, PODS
@@ -39,6 +40,8 @@ from tests.builders import (
 NODE = "node-1"
 RESOURCE = "nvidia.com/gpu"
 SLOTS = 20
+SLEPT_S = 1e6
+"""For so long the machine was asleep since it was started."""
 CARDS = simulated_cards([("T4", 2)], node_name=NODE)
 
 
@@ -62,7 +65,7 @@ class World:
             kube=self.kube,
             nvml=self.nvml,
             metrics=metrics,
-            clock=time.monotonic,
+            clock=lambda: time.monotonic() + SLEPT_S,
             wall_clock=lambda: 1_700_000_000.0,
         )
         return plugin_role(self.settings, ports)
@@ -73,9 +76,10 @@ class World:
             await self.kubelet.wait_for_allocatable(RESOURCE, SLOTS)
             yield role
 
-    async def bind(self, name="p"):
+    async def bind(self, name="p", *, core_percent=0):
         """A pod bound to the node, with 1000 MiB of the first card."""
-        share = make_share(device_uuid=CARDS[0].device.device_uuid, memory_mib=1_000)
+        uuid = CARDS[0].device.device_uuid
+        share = make_share(device_uuid=uuid, memory_mib=1_000, core_percent=core_percent)
         pod = pod_object(container_object("train", {"gpu": 1}), name=name)
         del pod["metadata"]["uid"]
         uid = (await self.kube.create(PODS, pod))["metadata"]["uid"]
@@ -161,6 +165,21 @@ async def test_a_page_that_its_container_makes_longer_is_cut(world, logs):
                     break
 
         assert page.stat().st_size == USAGE_PAGE_BYTES
+
+
+async def test_libraries_are_told_the_time_by_the_clock_that_they_read(world):
+    async with world.registered() as role:
+        await world.kubelet.run_pod(await world.bind(core_percent=30))
+        (grant,) = role.journal.grants()
+        page = role.plugin.files.limits_dir(grant.grant_id) / LIVE_PAGE_NAME
+
+        async with asyncio.timeout(30):
+            async for _ in every(0.01):
+                live = decode_live_page(page.read_bytes()) if page.exists() else None
+                if live is not None and live.heartbeat_ns:
+                    break
+
+        assert 0 <= time.monotonic_ns() - live.heartbeat_ns < SLEPT_S * 1e9
 
 
 async def test_cards_are_registered_though_the_api_server_is_away(world):

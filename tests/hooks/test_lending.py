@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import threading
 
 import pytest
+import structlog
 
 from hamid.aiokit.blocking import OneThread
-from hamid.aiokit.services import running
+from hamid.aiokit.services import Background, running
 from hamid.hooks.abi.budgets import USAGE_BUDGET, USAGE_BUDGETS_OFFSET
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME, LIVE_PAGE_NAME, USAGE_PAGE_NAME
 from hamid.hooks.abi.live import decode_live_page
@@ -390,3 +392,41 @@ async def test_the_rates_of_this_moment_are_told_by_grant_and_device(node):
     assert node.lender.terms.get() == {
         ("a", CARD): DeviceTerms(rate_percent=30, correction=1.0, uncounted_bytes=0)
     }
+
+
+async def test_a_page_that_cannot_be_kept_is_told_of_once_and_kept_when_it_can_be(node):
+    container = node.add("a", 30)
+    (container.directory / CONTROL_PAGE_NAME).write_bytes(b"damaged")
+
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            await node.step(after_ms=LOOK_AGAIN_NS // MS)
+    container.limit(30)
+    await node.step(after_ms=LOOK_AGAIN_NS // MS)
+
+    assert [entry["event"] for entry in logs] == ["live page not kept"]
+    assert container.rate == 300
+
+
+async def test_limits_that_left_nothing_to_tell_are_read_again_when_they_change(node):
+    container = node.add("a", 0, CoreMode.HARD)
+    await node.step()
+    container.limit(30)
+
+    await node.step(after_ms=LOOK_AGAIN_NS // MS)
+
+    assert container.rate == 300
+
+
+async def test_a_thread_that_hangs_does_not_keep_the_lender_from_ending(node, monkeypatch):
+    monkeypatch.setattr("hamid.hooks.lending.FAREWELL_S", 0.01)
+    is_stuck, may_go_on = threading.Event(), threading.Event()
+
+    def hang():
+        is_stuck.set()
+        may_go_on.wait()
+
+    async with running(node.lender), Background() as background:
+        background.start(node.thread.call(hang), name="hang")
+        await asyncio.to_thread(is_stuck.wait)
+    may_go_on.set()

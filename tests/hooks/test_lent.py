@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from hamid.errors import HookError
 from hamid.hooks.abi.budgets import BudgetUse
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME
 from hamid.hooks.abi.live import RATE_STOP, RATE_UNSAID
@@ -118,7 +119,7 @@ def open_container(directory, percent: int, mode: CoreMode = CoreMode.HARD):
         mode=mode,
     )
     (directory / CONTROL_PAGE_NAME).write_bytes(encode_control_page(limits))
-    return LentContainer.open("g", limits_dir=directory, usage_dir=directory)
+    return LentContainer.open(limits_dir=directory, usage_dir=directory)
 
 
 def test_a_container_without_limits_of_time_is_left_alone(tmp_path):
@@ -126,11 +127,13 @@ def test_a_container_without_limits_of_time_is_left_alone(tmp_path):
     assert open_container(tmp_path, 100) is None
 
 
-def test_a_container_whose_limits_cannot_be_read_is_left_alone(tmp_path):
+def test_limits_that_are_not_there_or_cannot_be_read_are_an_error(tmp_path):
     (tmp_path / CONTROL_PAGE_NAME).write_bytes(b"x")
 
-    assert LentContainer.open("g", limits_dir=tmp_path, usage_dir=tmp_path) is None
-    assert LentContainer.open("g", limits_dir=tmp_path / "none", usage_dir=tmp_path) is None
+    with pytest.raises(HookError):
+        LentContainer.open(limits_dir=tmp_path, usage_dir=tmp_path)
+    with pytest.raises(FileNotFoundError):
+        LentContainer.open(limits_dir=tmp_path / "none", usage_dir=tmp_path)
 
 
 def test_a_container_is_current_until_its_limits_change(tmp_path):
