@@ -198,7 +198,11 @@ class _Parts:
         )
         role = await stack.enter_async_context(plugin_role(self.settings, ports))
         self.registry.register(
-            NodeCollector(lambda: (role.books(),), with_hami_names=self.settings.hami_metrics)
+            NodeCollector(
+                lambda: (role.books(),),
+                with_hami_names=self.settings.hami_metrics,
+                with_legacy_names=self.settings.hami_legacy_metrics,
+            )
         )
         self.pages.pages.update(role.pages())
         self.conditions.declare("kubelet", role.is_registered)

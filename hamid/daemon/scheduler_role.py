@@ -23,7 +23,7 @@ from hamid.sched.nominations import Nominations
 from hamid.sched.preempt_verb import PreemptVerb
 from hamid.sched.preemptor import PreemptionMetrics, Preemptor
 from hamid.sched.quota_lookup import QuotaLookup
-from hamid.sched.quotas import HamiQuotaCollector
+from hamid.sched.quotas import HamiQuotaCollector, LegacyQuotaCollector
 from hamid.sched.sinks import NodeSink, PodSink, QuotaSink
 from hamid.sched.waiting_events import WaitingEvents
 from hamid.sched.waker import Waker, WakerMetrics
@@ -85,6 +85,8 @@ class SchedulerRole:
         cache = ClusterCache(settings=settings.sched, clock=ports.clock, registry=registry)
         if settings.hami_metrics:
             HamiQuotaCollector(cache.quotas, registry)
+        if settings.hami_legacy_metrics:
+            LegacyQuotaCollector(cache.quotas, registry)
         extender = _extender(settings, ports, elector, cache)
         return cls(
             settings=settings,

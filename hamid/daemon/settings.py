@@ -210,6 +210,7 @@ class Settings:
     leader_nodes: LeaderNodes = field(default_factory=LeaderNodes)
     roles: RoleSettings = field(default_factory=RoleSettings)
     log: LogSettings = field(default_factory=LogSettings)
+        hami_legacy_metrics: also export them under the names that HAMi had before `hami_…`.
     kube: KubeSettings = field(default_factory=KubeSettings)
     nvml: NvmlSettings = field(default_factory=NvmlSettings)
     hooks: HookSettings = field(default_factory=HookSettings)
@@ -228,6 +229,7 @@ class Settings:
             raise SettingsError(
                 "the node's name is not known",
                 hint="set the environment variable NODE_NAME, as the chart does, or --node-name",
+    hami_legacy_metrics: bool = False
             )
 
 

@@ -30,6 +30,8 @@ class Correction:
     """The factor of one container on one device, and what was seen in this window."""
 
     factor: float = 1.0
+    used_percent: float = 0.0
+    """Of the device's time in the last window: as the driver saw it, else as it was charged."""
     _began_ns: int = 0
     _charged_ns: int = 0
     _observed_percent: float = 0.0
@@ -55,11 +57,13 @@ class Correction:
         if length_ns < WINDOW_S * 1e9:
             return
         charged = 100 * (charged_ns - self._charged_ns) / length_ns
-        if self._has_seen_one and self._observations and self._looks:
+        observed = self._observed_percent / self._observations if self._observations else None
+        self.used_percent = min(100.0, max(0.0, charged if observed is None else observed))
+        if self._has_seen_one and observed is not None and self._looks:
             self.factor = _corrected(
                 self.factor,
                 charged=charged,
-                observed=self._observed_percent / self._observations,
+                observed=observed,
                 allowed=self._allowed_percent / self._looks,
             )
         self._has_seen_one = self._began_ns > 0

@@ -59,6 +59,8 @@ class DeviceTerms:
     correction: float = 1.0
     uncounted_bytes: int = 0
     """Held beyond what is charged; it counts against the limit."""
+    used_percent: float = 0.0
+    """Of the device's time, in the last second or so; not known where its time has no limit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,6 +157,7 @@ class Lender:
                 rate_percent=None if use.rate_permille is None else use.rate_permille / 10,
                 correction=use.correction.factor,
                 uncounted_bytes=use.uncounted.believed_bytes,
+                used_percent=use.correction.used_percent,
             )
             for grant_id, container in self._containers.items()
             for use in container.uses

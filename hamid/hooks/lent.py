@@ -80,6 +80,7 @@ class DeviceUse:
         """Take what the container says now; None: nothing."""
         if use is None:
             self.tenant = self._tenant(is_active=False, demand=0.0)
+            self.correction.used_percent = 0.0
             return
         is_in_debt = now_ns < use.due_ns < now_ns + AHEAD_NS
         is_active = is_in_debt or abs(now_ns - use.wanted_ns) < ACTIVE_NS

@@ -42,6 +42,13 @@ class GrantedShare:
         """What the container may use of the device."""
         return self.share.memory_mib * MIB
 
+    @property
+    def used_percent(self) -> float | None:
+        """What it uses of the device's time; None where nobody knows, for there is no limit."""
+        if self.terms is None or self.terms.rate_percent is None:
+            return None
+        return self.terms.used_percent
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatedShare:

@@ -5,7 +5,8 @@ reports one. What a tenant reports is clamped: it may show too little, never mor
 could have. Series of a container end with its pod; there are none to go stale, and never two
 for one container.
 
-`with_hami_names` adds the same figures under the names that HAMi's dashboards ask for.
+`with_hami_names` adds the same figures under the names that HAMi's dashboards ask for,
+`with_legacy_names` under those that they asked for before.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from hamid.model.quantities import MIB
 from hamid.plugin.hami_exporter import hami_families
+from hamid.plugin.legacy_exporter import legacy_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -33,10 +35,15 @@ class NodeCollector(Collector):
     """Turns the books of nodes into metrics."""
 
     def __init__(
-        self, books: Callable[[], Iterable[NodeBooks]], *, with_hami_names: bool = False
+        self,
+        books: Callable[[], Iterable[NodeBooks]],
+        *,
+        with_hami_names: bool = False,
+        with_legacy_names: bool = False,
     ) -> None:
         self._books = books
         self._with_hami_names = with_hami_names
+        self._with_legacy_names = with_legacy_names
 
     def describe(self) -> Iterable[Metric]:
         """Nothing beforehand: the registry must not collect in order to register."""
@@ -51,6 +58,8 @@ class NodeCollector(Collector):
         yield from _terms_families(nodes)
         if self._with_hami_names:
             yield from hami_families(nodes)
+        if self._with_legacy_names:
+            yield from legacy_families(nodes)
 
 
 def _promised_families(nodes: tuple[NodeBooks, ...]) -> Iterator[Metric]:

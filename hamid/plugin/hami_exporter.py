@@ -7,8 +7,9 @@ What HAMi's "ratio" means differs by name: `…_core_…_ratio` and `…_utiliza
 100, `hami_node_gpu_memory_allocated_ratio` from 0 to 1. Cores are in percent of all that may be
 promised of the card, so 100 also where cores are oversubscribed.
 
-Left out: what is in HAMi's shared region only (the parts of the memory, time since the last
-kernel, utilization by container), quotas, MIG instances and build information.
+How busy a container is, is known where its time has a limit, and so shown only there. Left out: what
+is in HAMi's shared region only (the parts of the memory, time since the last kernel), quotas (see
+`hamid.sched.quotas`), MIG instances and build information.
 """
 
 from __future__ import annotations
@@ -148,6 +149,9 @@ def _granted_families(nodes: tuple[NodeBooks, ...]) -> Iterator[Metric]:
     limit = _family("hami_vgpu_memory_limit_bytes", "Memory that the container may use", _VGPU)
     used = _family("hami_vgpu_memory_used_bytes", "Memory that the container uses", _VGPU)
     same = _family("hami_container_device_memory_bytes", "Memory that the container uses", _VGPU)
+    busy = _family(
+        "hami_container_device_utilization_ratio", "Time of the card it uses, 0 to 100", _VGPU
+    )
     for books in nodes:
         for granted in books.granted():
             grant = granted.grant
@@ -156,7 +160,9 @@ def _granted_families(nodes: tuple[NodeBooks, ...]) -> Iterator[Metric]:
             limit.add_metric(labels, granted.limit_bytes)
             used.add_metric(labels, granted.used_bytes)
             same.add_metric(labels, granted.used_bytes)
-    yield from (limit, used, same)
+            if granted.used_percent is not None:
+                busy.add_metric(labels, granted.used_percent)
+    yield from (limit, used, same, busy)
 
 
 def _figure_of(

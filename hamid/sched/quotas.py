@@ -237,14 +237,38 @@ class HamiQuotaCollector(Collector):
             "What the namespace has of the resource: cards, MiB, or percent of cores.",
             labels=(*labels, "limit"),
         )
-        by_namespace: dict[str, list[tuple[Quota, Charge]]] = {}
-        for quota, charged in self._quotas.all():
-            by_namespace.setdefault(quota.namespace, []).append((quota, charged))
-        for namespace, counted in by_namespace.items():
-            for bound in tightest(counted):
-                limit = bound.limit
-                values = (_HAMI_ZONE, namespace, limit.key.removeprefix(LIMITS_PREFIX))
-                hard.add_metric(values, limit.hard)
-                used.add_metric((*values, str(limit.hard)), bound.used)
+        for namespace, name, bound in _hami_quotas(self._quotas):
+            values = (_HAMI_ZONE, namespace, name)
+            hard.add_metric(values, bound.limit.hard)
+            used.add_metric((*values, str(bound.limit.hard)), bound.used)
         yield hard
         yield used
+
+
+class LegacyQuotaCollector(Collector):
+    """What of it HAMi had before its names began with `hami_`."""
+
+    def __init__(self, quotas: QuotaBooks, registry: CollectorRegistry) -> None:
+        self._quotas = quotas
+        registry.register(self)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One sample for each resource of a namespace that any quota limits."""
+        used = GaugeMetricFamily(
+            "QuotaUsed",
+            "What the namespace has of the resource: cards, MiB, or percent of cores.",
+            labels=("zone", "quotanamespace", "quotaName", "limit"),
+        )
+        for namespace, name, bound in _hami_quotas(self._quotas):
+            used.add_metric((_HAMI_ZONE, namespace, name, str(bound.limit.hard)), bound.used)
+        yield used
+
+
+def _hami_quotas(quotas: QuotaBooks) -> Iterator[tuple[str, str, Bound]]:
+    """Namespace, HAMi's name of the quota, and what it leaves."""
+    by_namespace: dict[str, list[tuple[Quota, Charge]]] = {}
+    for quota, charged in quotas.all():
+        by_namespace.setdefault(quota.namespace, []).append((quota, charged))
+    for namespace, counted in by_namespace.items():
+        for bound in tightest(counted):
+            yield namespace, bound.limit.key.removeprefix(LIMITS_PREFIX), bound

@@ -76,7 +76,7 @@ async def test_the_leader_explains_a_pod_and_counts_how_many_fit(around):
 
 
 async def test_metrics_are_those_of_all_rooms_and_of_the_process(around):
-    served = await around.serve(around.settings(hami_metrics=True))
+    served = await around.serve(around.settings(hami_legacy_metrics=True))
     await served.wait_until_ready("kubelet", "own-pods", "certificates")
 
     _, text = await served.get("/metrics")
@@ -87,6 +87,8 @@ async def test_metrics_are_those_of_all_rooms_and_of_the_process(around):
         "process_resident_memory_bytes",
         "python_info",
         "hamid_device_memory_bytes",
+        "nodeGPUOverview",
+        "QuotaUsed",
     ):
         assert name in text
     await served.stop()

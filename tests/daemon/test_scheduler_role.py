@@ -7,13 +7,17 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from hamid.aiokit.latest import Latest
+from hamid.codec.allocation_record import encode_allocation
 from hamid.daemon.scheduler_role import SchedulerPorts, SchedulerRole
 from hamid.daemon.settings import Identity, Settings
 from hamid.kube.fake import FakeKube, Fault, FaultKind
-from hamid.kube.port import LEASES, NODES
+from hamid.kube.port import LEASES, NODES, PODS, RESOURCE_QUOTAS
 from hamid.kube.watch import WatchMetrics
+from hamid.model import names as wire
 from hamid.sched.leader_settings import LeaseSettings
 from tests.builders import node_object
+from tests.sched.builders import make_allocation, make_share
+from tests.sched.objects import quota_object, registered, waiting
 
 LEASE = LeaseSettings(
     namespace="default",
@@ -79,6 +83,34 @@ async def test_who_leads_lists_the_cluster_and_is_ready_then():
 
         assert role.knows_leader() == (True, "leads")
         assert [node.node_name for node in role.cache.snapshots()] == ["node-1"]
+
+
+@pytest.mark.slow
+@pytest.mark.looptime
+async def test_who_begins_to_lead_lists_each_resource_once_however_many_pods_there_are():
+    kube = FakeKube()
+    await kube.create(NODES, registered("node-1"))
+    await kube.create(RESOURCE_QUOTAS, quota_object(gpu=1_000))
+    for number in range(120):  # several slices of the list
+        meta = (await kube.create(PODS, waiting(f"uid-{number}")))["metadata"]
+        allocation = make_allocation(make_share("card-0"), uid=meta["uid"], node_name="node-1")
+        await kube.bind(
+            namespace=meta["namespace"],
+            name=meta["name"],
+            uid=meta["uid"],
+            node_name="node-1",
+            annotations={wire.POD_ALLOCATION: encode_allocation(allocation)},
+        )
+    kube.requests.clear()
+    role = make_role(kube)
+
+    async with leading(role):
+        await asyncio.sleep(60)
+
+        lists = {kind: count for kind, count in kube.requests.by().items() if kind[0] == "list"}
+        assert lists == {("list", "nodes"): 1, ("list", "pods"): 1, ("list", "resourcequotas"): 1}
+        (node,) = role.cache.snapshots()
+        assert [usage.slots_used for usage in node.usages] == [120]
 
 
 @pytest.mark.looptime
@@ -174,13 +206,15 @@ async def test_pages_show_lease_and_cache():
 
 
 @pytest.mark.parametrize("hami_metrics", [False, True])
-async def test_hamis_names_of_quotas_are_shown_by_setting(hami_metrics):
-    role = make_role(FakeKube(), hami_metrics=hami_metrics)
+@pytest.mark.parametrize("hami_legacy_metrics", [False, True])
+async def test_hamis_names_of_quotas_are_shown_by_setting(hami_metrics, hami_legacy_metrics):
+    role = make_role(FakeKube(), hami_metrics=hami_metrics, hami_legacy_metrics=hami_legacy_metrics)
 
     names = {family.name for family in role.ports.registry.collect()}
 
     assert "hamid_sched_quota_used" in names
     assert ("hami_resource_quota_used" in names) is hami_metrics
+    assert ("QuotaUsed" in names) is hami_legacy_metrics
 
 
 async def test_who_explains_knows_of_the_room_that_is_being_made():

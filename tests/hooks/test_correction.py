@@ -84,6 +84,25 @@ def test_a_window_without_observation_says_nothing():
     assert correction.factor == 1
 
 
+@pytest.mark.parametrize(
+    ("charged", "observed", "used"),
+    [
+        pytest.param(30, 20, 20, id="the driver's figure goes before a claim"),
+        pytest.param(30, None, 30, id="without one, what was charged"),
+        pytest.param(1_000, None, 100, id="nobody used more than all"),
+        pytest.param(-50, None, 0, id="nor less than nothing"),
+    ],
+)
+def test_what_was_used_in_the_last_window_is_known(charged, observed, used):
+    correction = Correction()
+    correction.close_window(SECOND_NS, SECOND_NS)
+    if observed is not None:
+        correction.observe(observed)
+    correction.close_window(SECOND_NS + charged * SECOND_NS // 100, 2 * SECOND_NS)
+
+    assert correction.used_percent == used
+
+
 def test_within_the_window_nothing_is_corrected():
     seen = Seen()
     seen.correction.allow(300)

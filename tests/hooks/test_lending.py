@@ -394,6 +394,24 @@ async def test_the_rates_of_this_moment_are_told_by_grant_and_device(node):
     }
 
 
+async def test_what_each_used_of_the_device_is_told_until_its_page_is_gone(node):
+    container = node.add("a", 30)
+    node.run_process(7, container)
+    node.nvml.load(ProcessLoad(device_uuid=CARD, pid=7, gpu_percent=25.0))
+    for _ in range(100):
+        container.claim(wanted=node.now_ns)
+        await node.step()
+    await node.step(after_ms=LOOK_AGAIN_NS // MS)
+
+    assert node.lender.terms.get()["a", CARD].used_percent == pytest.approx(25)
+
+    (container.directory / USAGE_PAGE_NAME).unlink()
+    for _ in range(3):
+        await node.step(after_ms=LOOK_AGAIN_NS // MS)
+
+    assert node.lender.terms.get()["a", CARD].used_percent == 0
+
+
 async def test_a_page_that_cannot_be_kept_is_told_of_once_and_kept_when_it_can_be(node):
     container = node.add("a", 30)
     (container.directory / CONTROL_PAGE_NAME).write_bytes(b"damaged")

@@ -15,12 +15,10 @@ from tests.plugin.values import MIB, asking, make_grant, pod_on_node
 class Scrapes:
     """A registry with the collector, scraped at will."""
 
-    def __init__(self, *books, with_hami_names=False):
+    def __init__(self, *books, **names):
         self.books = list(books)
         self.registry = CollectorRegistry()
-        self.registry.register(
-            NodeCollector(lambda: tuple(self.books), with_hami_names=with_hami_names)
-        )
+        self.registry.register(NodeCollector(lambda: tuple(self.books), **names))
 
     def series(self, name):
         """Labels without the node and the card's looks → value."""
@@ -119,10 +117,16 @@ def test_several_nodes_of_one_process_stand_side_by_side():
 
 
 @pytest.mark.parametrize("with_hami_names", [False, True])
-def test_hamis_names_are_exported_where_they_are_wanted(with_hami_names):
-    lines = Scrapes(make_books(make_grant()), with_hami_names=with_hami_names).lines()
+@pytest.mark.parametrize("with_legacy_names", [False, True])
+def test_hamis_names_are_exported_where_they_are_wanted(with_hami_names, with_legacy_names):
+    lines = Scrapes(
+        make_books(make_grant()),
+        with_hami_names=with_hami_names,
+        with_legacy_names=with_legacy_names,
+    ).lines()
 
     assert any(line.startswith("hami_") for line in lines) is with_hami_names
+    assert any(line.startswith("GPUDeviceMemoryLimit{") for line in lines) is with_legacy_names
 
 
 def test_what_the_lender_decides_shows_where_it_decides():

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from hamid.hooks.lending import DeviceTerms
 from hamid.nvml.port import DeviceSample
 from hamid.plugin.hami_exporter import hami_families
 from hamid.plugin.health import DeviceView
@@ -44,6 +45,7 @@ def books():
             usage={"g1": report(5 * MIB)},
         ),
         view=DeviceView(samples=(sample,)),
+        terms={("g1", UUID): DeviceTerms(rate_percent=10, used_percent=8)},
     )
 
 
@@ -77,6 +79,7 @@ def series(*nodes):
         ("hami_vgpu_memory_limit_bytes", VGPU, 1_000 * MIB),
         ("hami_vgpu_memory_used_bytes", VGPU, 5 * MIB),
         ("hami_container_device_memory_bytes", VGPU, 5 * MIB),
+        ("hami_container_device_utilization_ratio", VGPU, 8),
     ],
 )
 def test_a_figure_has_hamis_name_labels_and_unit(books, name, labels, value):
@@ -88,6 +91,11 @@ def test_a_cards_figures_are_there_for_every_card_used_or_not(books):
 
     for name in ("hami_gpu_memory_allocated_bytes", "hami_node_gpu_overview"):
         assert [labels["device_uuid"] for labels, _ in found[name]] == [uuid(1), uuid(2)]
+
+
+@pytest.mark.parametrize("terms", [{}, {("g1", UUID): DeviceTerms(rate_percent=None)}])
+def test_how_busy_a_container_is_is_not_told_where_nobody_knows(books, terms):
+    assert series(replace(books, terms=terms))["hami_container_device_utilization_ratio"] == []
 
 
 def test_oversubscribed_cores_are_still_counted_to_a_hundred(books):

@@ -5,7 +5,12 @@ from prometheus_client import CollectorRegistry
 
 from hamid.model.names import ResourceNames
 from hamid.model.quota import NO_CHARGE, Charge, Payer
-from hamid.sched.quotas import HamiQuotaCollector, QuotaBooks, QuotaCollector
+from hamid.sched.quotas import (
+    HamiQuotaCollector,
+    LegacyQuotaCollector,
+    QuotaBooks,
+    QuotaCollector,
+)
 from hamid.sched.sinks import PodSink, QuotaSink
 from tests.sched.builders import make_allocation, make_share
 from tests.sched.objects import added, bound, deleted, modified, quota_object
@@ -188,6 +193,23 @@ def test_hamis_names_show_each_resource_of_a_namespace_once_by_the_quota_that_le
     ]
     labels = {"zone": "vGPU", "namespace": "default", "quota_name": "nvidia.com/gpucores"}
     assert registry.get_sample_value("hami_resource_quota_limit", labels) == 50
+
+
+def test_hamis_old_name_of_a_quota_has_its_old_labels(books):
+    registry = CollectorRegistry()
+    LegacyQuotaCollector(books, registry)
+    books.take(quota_object("roomy", gpumem=50_000))
+    books.take(quota_object("tight", gpumem=10_000))
+    books.charge("uid-1", TEAM, CHARGE)
+
+    labels = {
+        "zone": "vGPU",
+        "quotanamespace": "default",
+        "quotaName": "nvidia.com/gpumem",
+        "limit": "10000",
+    }
+    (family,) = registry.collect()
+    assert [(sample.labels, sample.value) for sample in family.samples] == [(labels, 4_096)]
 
 
 # In the cache.
