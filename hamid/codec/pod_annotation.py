@@ -29,6 +29,8 @@ _CONTAINER_END: Final = ";"
 _DEVICE_END: Final = ":"
 _FIELD: Final = ","
 _FIELD_COUNT: Final = 4
+_LABEL_LENGTH_MAX: Final = 63
+"""A node's name may have 253 characters; of those that it may have, a label may have all."""
 
 
 class ContainerSlot(NamedTuple):
@@ -64,6 +66,13 @@ def encode_hami_annotations(
         wire.POD_BIND_TIME: str(decided_at_s),
         wire.POD_BIND_PHASE: BIND_PHASE_SUCCESS,
     }
+
+
+def hami_labels(allocation: PodAllocation) -> dict[str, str]:
+    """The label by which HAMi's monitor finds a node's pods; none where it cannot hold the name."""
+    if len(allocation.node_name) > _LABEL_LENGTH_MAX:
+        return {}
+    return {wire.POD_NODE: allocation.node_name}
 
 
 def decode_hami_allocation(

@@ -226,6 +226,7 @@ class KubeClient:
         uid: str,
         node_name: str,
         annotations: Mapping[str, str],
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         """Bind the pod and merge the annotations into it: one request, or two on old servers."""
         if not (await self.version()).has_binding_uid_check:
@@ -240,6 +241,7 @@ class KubeClient:
                 "name": name,
                 "uid": uid,
                 "annotations": dict(annotations),
+                "labels": dict(labels or {}),
             },
             "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
         }

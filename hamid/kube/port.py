@@ -286,9 +286,11 @@ class KubePort(Protocol):
         uid: str,
         node_name: str,
         annotations: Mapping[str, str],
+        labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Give the pod its node and merge the annotations into it, in one transaction.
+        """Give the pod its node and merge annotations and labels into it, in one transaction.
 
+        Servers before 1.35 do not take labels from a binding, and leave them out.
         Raises `Conflict`, having changed nothing, if the pod of this name has another uid,
         already has a node, or is being deleted.
         """

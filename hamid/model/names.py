@@ -64,6 +64,7 @@ DEVICE_CORDON: Final = "hami.io/device-cordon"
 
 # What a pod was promised: HAMi's record, for the field's tools, and ours, which our parts trust.
 POD_NODE: Final = "hami.io/vgpu-node"
+"""An annotation, and a label, too."""
 POD_TIME: Final = "hami.io/vgpu-time"
 POD_TO_ALLOCATE: Final = "hami.io/vgpu-devices-to-allocate"
 POD_ALLOCATED: Final = "hami.io/vgpu-devices-allocated"

@@ -21,7 +21,7 @@ import structlog
 from prometheus_client import Counter
 
 from hamid.codec.allocation_record import encode_allocation
-from hamid.codec.pod_annotation import encode_hami_annotations
+from hamid.codec.pod_annotation import encode_hami_annotations, hami_labels
 from hamid.errors import HamidError
 from hamid.kube.errors import ApiError, Conflict, Unavailable, Withheld
 from hamid.model import names as wire
@@ -152,7 +152,7 @@ class Binder:
             )
         require_term(self.leadership, self.cache)
         if record.request is None:
-            await self._send(args, {})
+            await self._send(args, {}, {})
             return
         # No await from here until the reservation says that the bind was sent.
         allocation = self._decide(record, record.request, args.node_name)
@@ -230,7 +230,7 @@ class Binder:
             wire.POD_ALLOCATION: encode_allocation(allocation),
         }
         try:
-            await self._send(args, annotations)
+            await self._send(args, annotations, hami_labels(allocation))
         except (Conflict, Unavailable) as error:
             if not await self._is_bound_as_decided(args, allocation):
                 if not isinstance(error, Unavailable) or error.is_answered:
@@ -241,7 +241,9 @@ class Binder:
             raise
         self.cache.confirm(args.pod_uid)
 
-    async def _send(self, args: BindingArgs, annotations: dict[str, str]) -> None:
+    async def _send(
+        self, args: BindingArgs, annotations: dict[str, str], labels: dict[str, str]
+    ) -> None:
         try:
             await self.kube.bind(
                 namespace=args.namespace,
@@ -249,6 +251,7 @@ class Binder:
                 uid=args.pod_uid,
                 node_name=args.node_name,
                 annotations=annotations,
+                labels=labels,
             )
         except Withheld as error:
             raise not_leading(self.leadership) from error

@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hamid.codec.pod_annotation import decode_hami_allocation, encode_hami_annotations
+from hamid.codec.pod_annotation import (
+    decode_hami_allocation,
+    encode_hami_annotations,
+    hami_labels,
+)
 from hamid.errors import AnnotationError
 from hamid.model.device import DeviceShare
 from hamid.model.request import ContainerKind
@@ -70,6 +74,15 @@ def test_the_annotations_are_those_of_a_pod_whose_devices_were_handed_over():
         "hami.io/bind-time": "1755757239",
         "hami.io/bind-phase": "success",
     }
+
+
+@pytest.mark.parametrize(("length", "has_label"), [(6, True), (63, True), (64, False)])
+def test_hamis_monitor_finds_a_pod_by_a_label_if_the_nodes_name_can_be_one(length, has_label):
+    name = "n" * length
+
+    labels = hami_labels(make_allocation(node_name=name))
+
+    assert labels == ({"hami.io/vgpu-node": name} if has_label else {})
 
 
 def test_an_allocation_for_a_container_that_the_pod_lacks_is_not_written_silently():

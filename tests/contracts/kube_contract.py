@@ -669,6 +669,27 @@ class BindContract:
         conditions = {c["type"]: c["status"] for c in event.object["status"]["conditions"]}
         assert conditions["PodScheduled"] == "True"
 
+    async def test_a_binding_gives_labels_where_the_server_takes_them(
+        self, kube: KubePort, namespace: str
+    ) -> None:
+        body = pod("a", labels={"kept": "1", "replaced": "old"})
+        created = await kube.create(PODS, body, namespace=namespace)
+
+        await kube.bind(
+            namespace=namespace,
+            name="a",
+            uid=created["metadata"]["uid"],
+            node_name="n1",
+            annotations={},
+            labels={"replaced": "new", "added": "2"},
+        )
+
+        labels = (await kube.get(PODS, "a", namespace=namespace))["metadata"]["labels"]
+        if await kube.version() >= ServerVersion(major=1, minor=35):
+            assert labels == {"kept": "1", "replaced": "new", "added": "2"}
+        else:
+            assert labels == {"kept": "1", "replaced": "old"}
+
     async def test_a_binding_for_another_pod_of_that_name_changes_nothing(
         self, kube: KubePort, namespace: str
     ) -> None:

@@ -60,6 +60,7 @@ async def test_one_call_gives_node_and_allocation(world):
     assert (allocation.pod_uid, allocation.node_name) == (call.uid, "node-a")
     assert annotations[wire.POD_ALLOCATED] == "card-0,NVIDIA,3000,0:;"
     assert annotations[wire.POD_BIND_TIME] == "1755757239"
+    assert pod["metadata"]["labels"] == {wire.POD_NODE: "node-a"}
     assert writes(world) == 1
 
 

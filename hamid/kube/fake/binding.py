@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hamid.kube.errors import Conflict, Invalid
 from hamid.kube.fake.rules import precondition_failed
@@ -11,6 +11,9 @@ from hamid.kube.port import ServerVersion
 if TYPE_CHECKING:
     from hamid.kube.fake.values import Target
     from hamid.kube.port import JsonObject
+
+LABELS_SINCE: Final = ServerVersion(major=1, minor=35)
+"""As a beta feature, which an administrator may switch off."""
 
 
 def bound(
@@ -37,7 +40,10 @@ def bound(
         raise _refusal(target, said)
     if pod["spec"].get("schedulingGates"):
         raise _refusal(target, f"pod {target.name} has non-empty .spec.schedulingGates")
-    annotations = {**(metadata.get("annotations") or {}), **(given.get("annotations") or {})}
+    merged = {
+        key: {**(metadata.get(key) or {}), **(given.get(key) or {})}
+        for key in ("annotations", *(("labels",) if version >= LABELS_SINCE else ()))
+    }
     status = pod.get("status") or {}
     others = [entry for entry in status.get("conditions") or () if entry["type"] != "PodScheduled"]
     scheduled = {
@@ -48,7 +54,7 @@ def bound(
     }
     return {
         **pod,
-        "metadata": {**metadata, "annotations": annotations} if annotations else metadata,
+        "metadata": metadata | {key: values for key, values in merged.items() if values},
         "spec": {**pod["spec"], "nodeName": destination["name"]},
         "status": {**status, "conditions": [*others, scheduled]},
     }

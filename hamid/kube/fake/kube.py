@@ -152,6 +152,7 @@ class FakeKube:
         uid: str,
         node_name: str,
         annotations: Mapping[str, str],
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         """Bind the pod and merge the annotations into it, as the real client does."""
         if not self.api.features.server_version.has_binding_uid_check:
@@ -159,7 +160,12 @@ class FakeKube:
             if found["metadata"]["uid"] != uid:
                 raise Conflict(f"pod {namespace}/{name} has uid {found['metadata']['uid']}")
         binding = {
-            "metadata": {"name": name, "uid": uid, "annotations": dict(annotations)},
+            "metadata": {
+                "name": name,
+                "uid": uid,
+                "annotations": dict(annotations),
+                "labels": dict(labels or {}),
+            },
             "target": {"kind": "Node", "name": node_name},
         }
         async with self._writing():
