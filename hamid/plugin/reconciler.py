@@ -52,6 +52,8 @@ class DriftKind(StrEnum):
     """A container was granted other shares than were decided."""
     NOT_GRANTED = "not_granted"
     """The kubelet holds slots for a container that the journal does not know."""
+    NOT_HELD = "not_held"
+    """A container's grant is final, and the kubelet holds no slots for it: it may give them away."""
     SLOTS_DIFFER = "slots_differ"
     """The kubelet holds other slots for a container than its final grant says."""
     KUBELET_DIFFERS = "kubelet_differs"
@@ -119,8 +121,8 @@ def _drift_kinds(pod: PodOnNode, container_name: str, compared: Books) -> Iterat
     if grant is not None and decided is not None and decided.shares != grant.shares:
         yield DriftKind.SHARES_DIFFER
     # One that is not final is a guess, which the container's start confirms or mends.
-    if grant is not None and grant.is_final and slots not in (None, frozenset(grant.slot_ids)):
-        yield DriftKind.SLOTS_DIFFER
+    if grant is not None and grant.is_final and slots != frozenset(grant.slot_ids):
+        yield DriftKind.NOT_HELD if slots is None else DriftKind.SLOTS_DIFFER
     if slots is not None and shown and shown != slots:
         yield DriftKind.KUBELET_DIFFERS
 

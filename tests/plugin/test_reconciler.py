@@ -59,7 +59,10 @@ FINAL = make_grant(is_final=True)
     [
         pytest.param([FINAL], [entry()], [shown(SLOT)], [], id="all books agree"),
         pytest.param([], [], [], [], id="nothing is granted yet"),
-        pytest.param([FINAL], [], [], [], id="granted, and not in the checkpoint yet"),
+        pytest.param([make_grant()], [], [], [], id="granted, and not in the checkpoint yet"),
+        pytest.param(
+            [FINAL], [], [shown(SLOT)], [DriftKind.NOT_HELD], id="the checkpoint lost what runs"
+        ),
         pytest.param([FINAL], [entry()], [shown()], [], id="not shown yet"),
         pytest.param([], [entry()], [], [DriftKind.NOT_GRANTED], id="held without a grant"),
         pytest.param(
@@ -194,6 +197,19 @@ async def test_drift_that_stays_is_an_event_once_and_a_metric_as_long(world, ass
     assert world.drift_count(DriftKind.NOT_GRANTED) == 1
     assert world.reconciler.known == {drift(DriftKind.NOT_GRANTED)}
     assert_logged("books differ", pod="default/pod-1", container="train")
+
+
+async def test_slots_that_run_but_that_the_kubelet_forgot_are_told_of_after_a_while(world):
+    await world.grant()
+    world.pods.present = [pod_on_node()]
+
+    await world.steps()
+    assert await world.messages() == []
+    await world.steps()
+
+    assert await world.messages() == ["container train of pod default/pod-1: not_held"]
+    assert world.drift_count(DriftKind.NOT_HELD) == 1
+    assert await world.granted() == ({"g1"}, {"g1"})
 
 
 async def test_drift_that_is_over_and_comes_again_is_an_event_again(world):
