@@ -1,6 +1,7 @@
-"""The standbys named on a Lease, and its times, beside what `codec.lease` reads.
+"""What replicas tell each other on a Lease beside what `codec.lease` reads, and its times.
 
-The annotation is a JSON list of identities, in the order in which they signed up.
+Standbys are a JSON list of identities, in the order in which they signed up; of the certificate that
+the leader serves with there is the fingerprint.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text, dumps, loads
 from hamid.errors import AnnotationError
-from hamid.model.names import LEASE_STANDBYS
+from hamid.model.names import LEASE_CERTIFICATE, LEASE_STANDBYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +37,18 @@ def decode_standbys(lease: JsonObject) -> tuple[str, ...]:
 
 def encode_standbys(standbys: Sequence[str], *, base: JsonObject) -> JsonObject:
     """The Lease with these standbys; the base is left as it is."""
-    meta = dict(as_object(base.get("metadata") or {}, what="metadata"))
-    annotations = {key: text for key, text in _annotations(base).items() if key != LEASE_STANDBYS}
-    if standbys:
-        annotations[LEASE_STANDBYS] = dumps(list(standbys)).decode()
-    return {**base, "metadata": {**meta, "annotations": annotations}}
+    return _annotated(base, LEASE_STANDBYS, dumps(list(standbys)).decode() if standbys else "")
+
+
+def decode_served(lease: JsonObject) -> str:
+    """The fingerprint of what the leader serves with; empty where it is not said."""
+    found = _annotations(lease).get(LEASE_CERTIFICATE)
+    return found if isinstance(found, str) else ""
+
+
+def encode_served(fingerprint: str, *, base: JsonObject) -> JsonObject:
+    """The Lease that says what the leader serves with; the base is left as it is."""
+    return _annotated(base, LEASE_CERTIFICATE, fingerprint)
 
 
 def parse_micro_time(text: str) -> float | None:
@@ -49,6 +57,15 @@ def parse_micro_time(text: str) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
+
+
+def _annotated(base: JsonObject, name: str, text: str) -> JsonObject:
+    """The base with this annotation; without it where the text is empty."""
+    meta = as_object(base.get("metadata") or {}, what="metadata")
+    annotations = {key: value for key, value in _annotations(base).items() if key != name}
+    if text:
+        annotations[name] = text
+    return {**base, "metadata": {**meta, "annotations": annotations}}
 
 
 def _annotations(lease: JsonObject) -> JsonObject:

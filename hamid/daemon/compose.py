@@ -222,6 +222,7 @@ class _Parts:
             kube=self.kube,
             settings=self.settings.certificates,
             targets=(self.webhook_tls, self.extender_tls),
+            served=role.elector.served,
         )
         start = SchedulerStart(
             role=role,
@@ -246,6 +247,7 @@ class _Parts:
                 leadership=role.elector,
                 settings=own.certificates,
                 targets=(self.webhook_tls, self.extender_tls),
+                announce=role.elector.announce,
                 wall_clock=self.clocks.wall,
             ),
             lambda: LeaderEndpoint(

@@ -51,6 +51,12 @@ class RoleSettings:
     plugin: Switch = Switch.AUTO
     scheduler: Switch = Switch.ALWAYS
 
+    def __post_init__(self) -> None:
+        if self.plugin is self.scheduler is Switch.NEVER:
+            raise SettingsError(
+                "plugin and scheduler are both never", hint="let one of them run, or run no daemon"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
@@ -204,13 +210,13 @@ class Settings:
 
     Attributes:
         hami_metrics: also export the figures that HAMi's dashboards show, under HAMi's names.
+        hami_legacy_metrics: also export them under the names that HAMi had before `hami_…`.
     """
 
     identity: Identity = field(default_factory=Identity)
     leader_nodes: LeaderNodes = field(default_factory=LeaderNodes)
     roles: RoleSettings = field(default_factory=RoleSettings)
     log: LogSettings = field(default_factory=LogSettings)
-        hami_legacy_metrics: also export them under the names that HAMi had before `hami_…`.
     kube: KubeSettings = field(default_factory=KubeSettings)
     nvml: NvmlSettings = field(default_factory=NvmlSettings)
     hooks: HookSettings = field(default_factory=HookSettings)
@@ -223,13 +229,19 @@ class Settings:
     web: WebSettings = field(default_factory=WebSettings)
     addresses: AddressSettings = field(default_factory=AddressSettings)
     hami_metrics: bool = False
+    hami_legacy_metrics: bool = False
 
     def __post_init__(self) -> None:
         if not self.identity.node_name:
             raise SettingsError(
                 "the node's name is not known",
                 hint="set the environment variable NODE_NAME, as the chart does, or --node-name",
-    hami_legacy_metrics: bool = False
+            )
+        if self.certificates.server_lifetime_s < 10 * self.lease.slow_poll_s:
+            raise SettingsError(
+                f"certificates.server_lifetime_s is {self.certificates.server_lifetime_s:g}, less than "
+                f"ten times lease.slow_poll_s, {self.lease.slow_poll_s:g}",
+                hint="replicas learn of a new certificate by the lease: let them look in time",
             )
 
 

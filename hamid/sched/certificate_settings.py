@@ -8,6 +8,7 @@ from hamid.errors import SettingsError, require_above_zero
 
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
+SHORTEST_LIFETIME_S = 18_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +25,8 @@ class CertificateSettings:
         authority_lifetime_s: kube-scheduler reads the CA's file when it starts, and never again.
             So a new CA is made known for a sixth of this before anything is signed with it.
         server_lifetime_s, client_lifetime_s: replaced after two thirds, without any restart.
-        interval_s: how often the leader looks whether all of it is right.
-        reload_s: how often each replica looks at `tls_secret`. The leader looks more often; others
-            have a third of `server_lifetime_s`, unless the Secret was deleted or damaged.
+        interval_s: how often the leader looks whether all of it is right. The others learn of a new
+            certificate by the lease, so within `lease.slow_poll_s` or a little more.
     """
 
     namespace: str = "kube-system"
@@ -38,18 +38,17 @@ class CertificateSettings:
     server_lifetime_s: float = 90 * DAY_S
     client_lifetime_s: float = 30 * DAY_S
     interval_s: float = 60.0
-    reload_s: float = 1_800.0
 
     def __post_init__(self) -> None:
         if not self.server_names:
             raise SettingsError(
                 "server_names is empty", hint="name the Services by which the servers are reached"
             )
-        require_above_zero(self, "interval_s", "reload_s")
+        require_above_zero(self, "interval_s")
         for name in ("authority_lifetime_s", "server_lifetime_s", "client_lifetime_s"):
-            if getattr(self, name) < 10 * self.reload_s:
+            if getattr(self, name) < SHORTEST_LIFETIME_S:
                 raise SettingsError(
-                    f"{name} is {getattr(self, name):g}, less than ten times reload_s",
+                    f"{name} is {getattr(self, name):g}, less than {SHORTEST_LIFETIME_S:g}",
                     hint="replicas need time to read new certificates before the old ones expire",
                 )
         if self.authority_lifetime_s < 6 * self.client_lifetime_s:

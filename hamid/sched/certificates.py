@@ -2,7 +2,8 @@
 
 The leader keeps three things right: the Secret that all replicas serve with, the Secret that
 kube-scheduler shows to the extender, and the `caBundle` of the webhook. Every replica, leading or
-not, reads the first of them now and then. What is right is decided in `tls_state`.
+not, reads the first of them when it starts, and again when the lease says that the leader serves
+with something else. What is right is decided in `tls_state`.
 
 Invariants:
 
@@ -17,7 +18,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ from hamid.web.errors import CertificateError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hamid.aiokit.latest import Latest
     from hamid.kube.port import JsonObject, KubePort
     from hamid.sched.certificate_settings import CertificateSettings
     from hamid.sched.leadership import Leadership
@@ -46,6 +47,9 @@ FIRST_READ_PATIENCE = 6
 """So many times a new replica looks for a certificate before it says that something is wrong: for
 about half a minute. On a new cluster, the leader has to be found and to make it first."""
 
+CALM_S = 300.0
+"""How long whoever serves already waits before it reads again what could not be read."""
+
 
 @dataclass(slots=True, kw_only=True)
 class CertificateKeeper:
@@ -53,6 +57,7 @@ class CertificateKeeper:
 
     Attributes:
         targets: the TLS of each site of this replica.
+        announce: tells all replicas the fingerprint of what the leader serves with.
         wall_clock: seconds since 1970; certificates are judged by it.
     """
 
@@ -60,6 +65,7 @@ class CertificateKeeper:
     leadership: Leadership
     settings: CertificateSettings
     targets: Sequence[ServerTls]
+    announce: Callable[[str], None]
     wall_clock: Callable[[], float]
     name: str = "certificate-keeper"
     _pending: NewClient | None = field(default=None, init=False, repr=False)
@@ -101,7 +107,7 @@ class CertificateKeeper:
         if state != found:
             secret = await self._write(secret, state)
             self._say_changes(found, state)
-        _serve_with(state, self.targets, secret=self.settings.tls_secret)
+        self.announce(_serve_with(state, self.targets, secret=self.settings.tls_secret))
         if self._pending is not None and self.leadership.may_act():
             state = await self._deliver(self._pending, secret, state)
         return state
@@ -190,13 +196,14 @@ class CertificateReader:
 
     Attributes:
         targets: the TLS of each site.
-        rng: spreads the replicas' looks.
+        served: the fingerprint of what the leader serves with, as the lease has it. What is read
+            after it was seen is that, or newer.
     """
 
     kube: KubePort
     settings: CertificateSettings
     targets: Sequence[ServerTls]
-    rng: random.Random = field(default_factory=random.Random, repr=False)
+    served: Latest[str]
     name: str = "certificate-reader"
     _trouble: Trouble = field(
         default_factory=lambda: Trouble("certificate not read", "certificate read again"),
@@ -204,12 +211,23 @@ class CertificateReader:
     )
 
     async def run(self) -> None:
-        """Look until cancelled."""
-        while True:  # noqa: ASYNC110 - each step says when the next is due
-            await asyncio.sleep(await self.step())
+        """Read, and again when there is something new, until cancelled."""
+        while True:
+            read_for = self.served.get()
+            delay_s = await self.step()
+            if delay_s is None:
+                await self._wait_for_news(read_for)
+            else:
+                await asyncio.sleep(delay_s)
 
-    async def step(self) -> float:
-        """Look once; returns how long to wait before the next time.
+    async def _wait_for_news(self, read_for: str) -> None:
+        """Wait until the leader serves with what we neither have read for nor serve with."""
+        await self.served.wait_for(
+            lambda now: now not in {read_for, *(target.fingerprint for target in self.targets)}
+        )
+
+    async def step(self) -> float | None:
+        """Read once; returns how long to wait before the next try, or None if it succeeded.
 
         Until there is something to serve with, that is short.
         """
@@ -221,16 +239,17 @@ class CertificateReader:
         except (KubeError, WireError, CertificateError) as error:
             if self._is_serving():
                 self._trouble.begin(error)
-                return settings.reload_s
+                return CALM_S
             return self._trouble.begin(error, patience=FIRST_READ_PATIENCE)
         self._trouble.end()
-        return settings.reload_s * self.rng.uniform(0.75, 1.0)
+        return None
 
     def _is_serving(self) -> bool:
         return all(target.is_loaded for target in self.targets)
 
 
-def _serve_with(state: TlsState, targets: Sequence[ServerTls], *, secret: str) -> None:
+def _serve_with(state: TlsState, targets: Sequence[ServerTls], *, secret: str) -> str:
+    """Serve with what the state holds; returns its fingerprint."""
     material = state.material
     if material is None:
         raise CertificateError(
@@ -240,3 +259,4 @@ def _serve_with(state: TlsState, targets: Sequence[ServerTls], *, secret: str) -
     loaded = [target.load(material) for target in targets]
     if any(loaded):
         log.info("certificate loaded", secret=secret)
+    return material.fingerprint

@@ -37,7 +37,7 @@ from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
 from hamid.aiokit.ticker import every
 from hamid.codec.lease import decode_lease, encode_lease, format_micro_time
-from hamid.codec.standbys import decode_standbys, encode_standbys
+from hamid.codec.standbys import decode_served, decode_standbys, encode_served, encode_standbys
 from hamid.errors import AnnotationError, KubeError, WireError
 from hamid.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from hamid.kube.port import LEASES
@@ -85,6 +85,7 @@ class LeaseElector:
             the lease to expire. Admission policies know a replica by its node's name in front.
         clock: monotonic seconds.
         wall_clock: seconds since 1970; written for people, decides nothing.
+        served: the fingerprint of what the leader serves with, by the lease, at which all look anyway.
     """
 
     kube: KubePort
@@ -95,6 +96,7 @@ class LeaseElector:
     metrics: ElectorMetrics
     rng: random.Random = field(default_factory=random.Random, repr=False)
     name: str = "lease-elector"
+    served: Latest[str] = field(default_factory=lambda: Latest(""), init=False)
     _leads: Latest[bool] = field(default_factory=lambda: Latest(False), init=False)  # noqa: FBT003 - a value
     _renewed_at_s: float = field(default=0.0, init=False)
     _is_working: bool = field(default=False, init=False)
@@ -145,6 +147,10 @@ class LeaseElector:
         async for _ in every(self.settings.retry_period_s / 2):
             if not self.may_act():
                 return
+
+    def announce(self, fingerprint: str) -> None:
+        """Have all told, with the next renewal; one under way undoes it, so say it now and then."""
+        self.served.publish(fingerprint)
 
     # The service.
 
@@ -236,7 +242,7 @@ class LeaseElector:
         )
         is_new_term = step is not LeaseStep.RENEW or not self._leads.get()
         base = self._with_standbys_due(self._lease or self._new_lease(), is_new_term=is_new_term)
-        body = encode_lease(wanted, base=base)
+        body = encode_lease(wanted, base=encode_served(self.served.get(), base=base))
         if self._lease is None:
             lease = await self.kube.create(LEASES, body, namespace=self.settings.namespace)
         else:
@@ -266,6 +272,7 @@ class LeaseElector:
     def _see(self, lease: JsonObject) -> None:
         self._lease = lease
         self._observation = observe(self._observation, decode_lease(lease), now_s=self.clock())
+        self.served.publish(decode_served(lease))
 
     # Following.
 

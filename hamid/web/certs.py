@@ -15,6 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
+import hashlib
 import os
 import ssl
 import tempfile
@@ -44,6 +45,11 @@ class TlsMaterial:
     key_pem: bytes = field(repr=False)
     client_ca_pem: bytes = b""
 
+    @property
+    def fingerprint(self) -> str:
+        """What tells it from any other; of the key it says nothing."""
+        return hashlib.sha256(self.certificate_pem + self.client_ca_pem).hexdigest()[:16]
+
 
 class ServerTls:
     """The TLS of one site; `load` exchanges its material at any time.
@@ -63,6 +69,11 @@ class ServerTls:
     def is_loaded(self) -> bool:
         """Whether connections can be taken; until then, each fails in its handshake."""
         return self._newest is not None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what new connections are served with; empty where there is nothing."""
+        return "" if self._material is None else self._material.fingerprint
 
     def load(self, material: TlsMaterial) -> bool:
         """Use this material for all new connections; returns whether it differs from before.

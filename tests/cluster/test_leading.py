@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import CollectorRegistry
 
+from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
 from hamid.codec.endpoints import ServerAddress
 from hamid.codec.secret import decode_secret
@@ -158,13 +159,17 @@ class Webhook:
         )
         self.tls = ServerTls()
         self.keeper = CertificateKeeper(
+        served = Latest("")
             kube=kube,
             leadership=FixedLeadership(),
             settings=self.settings,
             targets=[self.tls],
             wall_clock=self.clock,
+            announce=served.publish,
         )
-        self.reader = CertificateReader(kube=kube, settings=self.settings, targets=[self.tls])
+        self.reader = CertificateReader(
+            kube=kube, settings=self.settings, targets=[self.tls], served=served
+        )
         registry = CollectorRegistry()
         routes = Admission(metrics=AdmissionMetrics(registry)).routes()
         site = WebSite(name="webhook", host="127.0.0.1", port=0, routes=routes, tls=self.tls)

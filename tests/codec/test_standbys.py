@@ -1,9 +1,15 @@
 import pytest
 
 from hamid.codec.lease import format_micro_time
-from hamid.codec.standbys import decode_standbys, encode_standbys, parse_micro_time
+from hamid.codec.standbys import (
+    decode_served,
+    decode_standbys,
+    encode_served,
+    encode_standbys,
+    parse_micro_time,
+)
 from hamid.errors import AnnotationError
-from hamid.model.names import LEASE_STANDBYS
+from hamid.model.names import LEASE_CERTIFICATE, LEASE_STANDBYS
 
 LEASE = {
     "metadata": {"name": "l", "annotations": {"other": "kept"}},
@@ -33,6 +39,22 @@ def test_an_annotation_that_is_no_list_of_names_is_refused(text):
 
     with pytest.raises(AnnotationError, match=LEASE_STANDBYS):
         decode_standbys(lease)
+
+
+def test_what_the_leader_serves_with_is_read_as_written_and_nothing_else_changes():
+    lease = encode_served("12ab", base=encode_standbys(("b",), base=LEASE))
+
+    assert decode_served(lease) == "12ab"
+    assert decode_standbys(lease) == ("b",)
+    assert lease["spec"] == LEASE["spec"]
+    assert lease["metadata"]["annotations"]["other"] == "kept"
+    assert LEASE["metadata"]["annotations"] == {"other": "kept"}
+
+
+def test_nothing_is_said_of_what_nobody_serves_with():
+    assert encode_served("", base=encode_served("12ab", base=LEASE)) == LEASE
+    assert decode_served(LEASE) == decode_served({}) == ""
+    assert decode_served({"metadata": {"annotations": {LEASE_CERTIFICATE: 5}}}) == ""
 
 
 def test_a_micro_time_is_read_as_written():

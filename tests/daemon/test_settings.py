@@ -101,6 +101,8 @@ def test_our_objects_are_in_our_pods_namespace_unless_the_file_says_otherwise(lo
         ("web: {deadline_s: 0}", "web: deadline_s is 0, not above 0"),
         ("sched: {resources: {count: gpu}}", "sched.resources: 'gpu' is no name for a resource"),
         ("addresses: {status_port: 70000}", "addresses: status_port is 70000, not 0 to 65535"),
+        ("roles: {plugin: never, scheduler: never}", "roles: plugin and scheduler are both never"),
+        ("lease: {slow_poll_s: 864000}", "certificates.server_lifetime_s is 7.776e+06, less than"),
     ],
 )
 def test_an_error_names_the_file_and_the_place_in_it(load, tmp_path, text, message):

@@ -9,7 +9,6 @@ from hamid.sched.certificate_settings import DAY_S, CertificateSettings
     [
         {"server_names": ()},
         {"interval_s": 0},
-        {"reload_s": 0},
         {"server_lifetime_s": 60.0},
         {"client_lifetime_s": 60.0},
         {"authority_lifetime_s": 90 * DAY_S},

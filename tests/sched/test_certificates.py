@@ -1,5 +1,4 @@
 import asyncio
-import random
 import ssl
 import time
 
@@ -8,6 +7,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
 from hamid.codec.secret import decode_secret, encode_secret
 from hamid.kube.errors import NotFound
@@ -15,7 +15,7 @@ from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import MUTATING_WEBHOOKS, SECRETS
 from hamid.sched import tls_state as tls
 from hamid.sched.certificate_settings import DAY_S, CertificateSettings
-from hamid.sched.certificates import CertificateKeeper, CertificateReader
+from hamid.sched.certificates import CALM_S, CertificateKeeper, CertificateReader
 from hamid.sched.leadership import FixedLeadership
 from hamid.web import pki
 from hamid.web.certs import ServerTls, TlsMaterial, load_into
@@ -43,23 +43,32 @@ def kube():
     return FakeKube()
 
 
-def make_keeper(kube, clock, leadership=None, targets=()):
+@pytest.fixture
+def served():
+    """What the lease says that the leader serves with."""
+    return Latest("")
+
+
+def make_keeper(kube, clock, leadership=None, targets=(), served=None):
     return CertificateKeeper(
         kube=kube,
         leadership=leadership or FixedLeadership(),
         settings=SETTINGS,
         targets=targets,
+        announce=(served or Latest("")).publish,
         wall_clock=clock,
     )
 
 
 @pytest.fixture
-def keeper(kube, clock):
-    return make_keeper(kube, clock)
+def keeper(kube, clock, served):
+    return make_keeper(kube, clock, served=served)
 
 
-def make_reader(kube, *targets):
-    return CertificateReader(kube=kube, settings=SETTINGS, targets=targets, rng=random.Random(1))
+def make_reader(kube, *targets, served=None):
+    return CertificateReader(
+        kube=kube, settings=SETTINGS, targets=targets, served=served or Latest("")
+    )
 
 
 async def values_of(kube, name):
@@ -294,14 +303,67 @@ async def test_no_private_key_is_ever_logged(kube, keeper, clock, logs):
 # Reading.
 
 
-async def test_a_replica_serves_with_what_the_secret_holds_and_looks_seldom(kube, keeper):
+async def test_a_replica_serves_with_what_the_secret_holds(kube, keeper, served):
     target = ServerTls(wants_client_certificate=True)
     await keeper.step()
 
-    delay_s = await make_reader(kube, target).step()
+    assert await make_reader(kube, target).step() is None
 
     assert target.is_loaded
-    assert 0.75 * SETTINGS.reload_s <= delay_s <= SETTINGS.reload_s
+    assert target.fingerprint == served.get()
+
+
+def reads(kube):
+    return kube.requests.count(verb="get", resource="secrets")
+
+
+@pytest.mark.looptime
+async def test_the_secret_is_read_once_and_again_only_for_what_is_new(kube, keeper, clock, served):
+    target = ServerTls(wants_client_certificate=True)
+    await keeper.step()
+    async with running(make_reader(kube, target, served=served)):
+        await asyncio.sleep(1)
+        first = target.fingerprint
+        kube.requests.clear()
+        await asyncio.sleep(30 * DAY_S)
+        assert reads(kube) == 0
+
+        clock.now_s += 61 * DAY_S
+        await keeper.step()
+        kube.requests.clear()
+        await asyncio.sleep(1)
+
+    assert target.fingerprint == served.get() != first
+    assert reads(kube) == 1
+
+
+@pytest.mark.looptime
+async def test_what_the_lease_says_before_the_secret_was_read_is_no_news_after(
+    kube, keeper, served
+):
+    await keeper.step()
+    kube.requests.clear()
+
+    async with running(make_reader(kube, ServerTls(), served=served)):
+        served.publish("of a certificate that is replaced already")
+        await asyncio.sleep(DAY_S)
+
+    assert reads(kube) == 1
+
+
+@pytest.mark.looptime
+async def test_whoever_leads_serves_with_it_already_and_reads_nothing(kube, clock, served):
+    target = ServerTls()
+    keeper = make_keeper(kube, clock, targets=[target], served=served)
+    await keeper.step()
+    async with running(make_reader(kube, target, served=served)):
+        await asyncio.sleep(1)
+        clock.now_s += 61 * DAY_S
+        await keeper.step()
+        kube.requests.clear()
+        await asyncio.sleep(DAY_S)
+
+    assert reads(kube) == 0
 
 
 async def test_until_there_is_something_to_serve_with_a_replica_looks_often(kube, keeper, logs):
@@ -336,7 +398,7 @@ async def test_a_replica_that_serves_already_takes_a_failure_calmly(kube, keeper
     await reader.step()
     kube.faults.add(Fault(kind=FaultKind.STATUS, code=500))
 
-    assert await reader.step() == SETTINGS.reload_s
+    assert await reader.step() == CALM_S
 
 
 @pytest.mark.looptime

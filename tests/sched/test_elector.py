@@ -37,6 +37,22 @@ def b(api, clock):
 # Taking and holding.
 
 
+async def test_what_the_leader_serves_with_is_told_by_the_lease_and_outlives_it(a, b, clock):
+    await a.step()
+    a.announce("1234")
+    await a.step()
+    await b.step()
+    told = b.served.get()
+    clock.now_s += SETTINGS.lease_duration_s + 1
+
+    await b.step()
+    await b.step()
+
+    assert b.may_act()
+    assert told == "1234"
+    assert b.served.get() == "1234"
+
+
 async def test_the_first_replica_creates_the_lease_and_leads(api, a):
     assert not a.may_act()
 

@@ -154,3 +154,16 @@ def test_asking_for_client_certificates_needs_a_ca(old):
 
 def test_a_private_key_is_never_shown(old):
     assert "PRIVATE" not in repr(old.server_material())
+
+
+def test_a_fingerprint_tells_materials_apart_but_not_their_keys(old, new):
+    target = ServerTls()
+    assert target.fingerprint == ""
+    material = old.server_material(client_ca_pem=old.ca_pem)
+
+    target.load(material)
+
+    assert target.fingerprint == material.fingerprint
+    others = (replace(material, client_ca_pem=b""), new.server_material())
+    assert material.fingerprint not in {other.fingerprint for other in others}
+    assert replace(material, key_pem=b"").fingerprint == material.fingerprint
