@@ -94,12 +94,12 @@ class Lender:
     """Whether any container used its devices at the last look."""
     _watched: set[str] = field(default_factory=set)
     """Devices whose processes the driver tells of: there errors of our measure get corrected."""
-
-    async def run(self) -> None:
     _silent: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Whose control pages, as they were seen, leave nothing to tell."""
     _unkept: set[str] = field(default_factory=set)
     """Of whom it was said that their live pages cannot be kept."""
+
+    async def run(self) -> None:
         """Decide until cancelled."""
         try:
             while True:
@@ -201,9 +201,6 @@ class Lender:
             if opened is not None:
                 containers[grant_id] = opened
         self._containers = containers
-
-    def _observe(self, loads: Iterable[ProcessLoad], now_ns: int) -> None:
-        percent: dict[tuple[object, str], float] = {}
         self._silent = {g: seen for g, seen in self._silent.items() if g in directories}
         self._unkept &= directories.keys()
 
@@ -227,6 +224,9 @@ class Lender:
         if opened is None:
             self._silent[grant_id] = seen
         return opened
+
+    def _observe(self, loads: Iterable[ProcessLoad], now_ns: int) -> None:
+        percent: dict[tuple[object, str], float] = {}
         ours = self._page_keys()
         for load in loads:
             page = self.pages.of(load.pid, among=ours, now_ns=now_ns)

@@ -155,11 +155,11 @@ class LentContainer:
             limits_dir: where the control page is, and the live page comes.
             usage_dir: where its usage page is.
             is_weighed: its memory is looked after, too, if it has a limit.
-        """
 
         Raises:
             OSError, HookError: there are no limits, or none that can be read; or the disk does not
                 take the live page.
+        """
         seen = control_seen(limits_dir)
         limits = decode_control_page((limits_dir / contract.CONTROL_PAGE_NAME).read_bytes())
         if not _has_limits_of_time(limits) and not (is_weighed and limits.devices):

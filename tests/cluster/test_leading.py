@@ -16,7 +16,7 @@ from hamid.codec.endpoints import ServerAddress
 from hamid.codec.secret import decode_secret
 from hamid.codec.standbys import decode_standbys
 from hamid.kube.client import KubeClient
-from hamid.kube.errors import KubeError, Unavailable
+from hamid.kube.errors import Invalid, KubeError, Unavailable
 from hamid.kube.port import (
     ENDPOINT_SLICES,
     LEASES,
@@ -26,6 +26,7 @@ from hamid.kube.port import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    PatchKind,
 )
 from hamid.kube.settings import KubeSettings
 from hamid.model import names
@@ -158,14 +159,14 @@ class Webhook:
             server_names=("127.0.0.1",),
         )
         self.tls = ServerTls()
-        self.keeper = CertificateKeeper(
         served = Latest("")
+        self.keeper = CertificateKeeper(
             kube=kube,
             leadership=FixedLeadership(),
             settings=self.settings,
             targets=[self.tls],
-            wall_clock=self.clock,
             announce=served.publish,
+            wall_clock=self.clock,
         )
         self.reader = CertificateReader(
             kube=kube, settings=self.settings, targets=[self.tls], served=served
@@ -261,6 +262,29 @@ async def test_the_api_server_asks_us_about_pods(webhook, kube, namespace):
     made["metadata"]["annotations"][names.POD_NODE] = "forged"
     with pytest.raises(KubeError, match=names.POD_NODE):
         await kube.replace(PODS, made)
+
+
+async def test_an_ephemeral_container_gets_no_resources_and_so_no_devices(kube, namespace):
+    """Of field report d 1: the API server refuses them by itself, without asking us."""
+    target = pod()
+    target["metadata"] = {"name": "a"}
+    target["spec"]["schedulerName"] = "nobody"
+    await kube.create(PODS, target, namespace=namespace)
+    asking = {
+        "name": "debug",
+        "image": "localhost/none:1",
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+
+    with pytest.raises(Invalid, match=r"resources.*cannot be set for an Ephemeral Container"):
+        await kube.patch(
+            PODS,
+            "a",
+            {"spec": {"ephemeralContainers": [asking]}},
+            kind=PatchKind.STRATEGIC,
+            namespace=namespace,
+            subresource="ephemeralcontainers",
+        )
 
 
 async def test_the_api_server_trusts_us_after_the_certificates_were_made_anew(
