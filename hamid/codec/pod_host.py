@@ -1,18 +1,20 @@
 """What a pod asks of its node's processors and main memory, as kube-scheduler counts it.
 
 Requests count, and limits where requests are silent. What the containers ask for adds up as
-devices do (see `model.allocation`); what the spec says for the pod as a whole goes before that,
-and the overhead of its runtime class is added. Processors round up to thousandths of a core,
-memory to MiB. What cannot be read counts as nothing: the API server has let it through, and
+devices do (see `model.allocation`); what the spec says of a resource for the pod as a whole goes
+before that, and the overhead of its runtime class is added. Processors round up to thousandths of
+a core, memory to MiB. What cannot be read counts as nothing: the API server has let it through, and
 kube-scheduler is the judge of these amounts.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from hamid.codec.pod import as_pod, inner_object
+from hamid.codec.pod import as_pod, inner_object, pod_containers
+from hamid.model.allocation import peak
 from hamid.model.node import NO_HOST, HostAmount
 from hamid.model.quantities import MIB, QuantityError, parse_quantity
 
@@ -30,8 +32,19 @@ def decode_pod_host(pod: JsonObject) -> HostAmount:
     """
     spec = pod.get("spec") or {}
     whole, overhead = as_pod(lambda: _of_whole(spec))
-    total = _asked(whole) if any(whole.values()) else _of_containers(spec)
-    return total + host_amount(overhead)
+    asked = peak(
+        (
+            (each.kind, host_amount({**each.limits, **each.requests}))
+            for each in pod_containers(pod)
+            if each.kind is not None
+        ),
+        nothing=NO_HOST,
+    )
+    if "cpu" in whole:
+        asked = replace(asked, cpu_milli=host_amount(whole).cpu_milli)
+    if "memory" in whole:
+        asked = replace(asked, memory_mib=host_amount(whole).memory_mib)
+    return asked + host_amount(overhead)
 
 
 def decode_node_host(node: JsonObject) -> HostAmount | None:
@@ -51,39 +64,12 @@ def host_amount(amounts: JsonObject) -> HostAmount:
 
 
 def _of_whole(spec: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """Requests and limits of the pod as a whole, and the overhead of its runtime class."""
+    """What is asked for the pod as a whole, and the overhead of its runtime class."""
     given = inner_object(spec, "resources", what="spec.resources")
-    whole = {
-        name: inner_object(given, name, what=f"spec.resources.{name}")
-        for name in ("requests", "limits")
-    }
-    return whole, inner_object(spec, "overhead", what="spec.overhead")
-
-
-def _of_containers(spec: JsonObject) -> HostAmount:
-    sidecars = peak = NO_HOST
-    for container in spec.get("initContainers") or ():
-        asked = _asked(container.get("resources") or {})
-        if container.get("restartPolicy") == "Always":
-            sidecars += asked
-            peak = _most(peak, sidecars)
-        else:
-            peak = _most(peak, sidecars + asked)
-    apps = sidecars
-    for container in spec.get("containers") or ():
-        apps += _asked(container.get("resources") or {})
-    return _most(peak, apps)
-
-
-def _asked(resources: JsonObject) -> HostAmount:
-    return host_amount({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-
-
-def _most(one: HostAmount, other: HostAmount) -> HostAmount:
-    return HostAmount(
-        cpu_milli=max(one.cpu_milli, other.cpu_milli),
-        memory_mib=max(one.memory_mib, other.memory_mib),
+    limits, requests = (
+        inner_object(given, name, what=f"spec.resources.{name}") for name in ("limits", "requests")
     )
+    return {**limits, **requests}, inner_object(spec, "overhead", what="spec.overhead")
 
 
 @lru_cache(maxsize=4_096)

@@ -10,15 +10,55 @@ KEP-753 for restartable ones):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, assert_never
 
-from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceHold
+from hamid.model.device import NO_HOLD
 from hamid.model.request import ContainerKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from hamid.model.device import DeviceShare, DeviceUuid
+    from hamid.model.device import DeviceHold, DeviceShare, DeviceUuid
+
+
+class Amount(Protocol):
+    """What containers take of something."""
+
+    def __add__(self, other: Self, /) -> Self:
+        """What both take at the same time."""
+        ...
+
+    def most(self, other: Self, /) -> Self:
+        """What covers either."""
+        ...
+
+
+A = TypeVar("A", bound=Amount)
+
+
+def peak(
+    containers: Iterable[tuple[ContainerKind, A]], *, nothing: A, is_initialized: bool = False
+) -> A:
+    """The most that the containers of a pod take at any moment; see the module.
+
+    Args:
+        containers: what each takes, in the order of the spec, init containers first.
+        nothing: what none takes.
+        is_initialized: the init phase is over, so that plain init containers take nothing.
+    """
+    init = sidecars = apps = nothing
+    for kind, taken in containers:
+        match kind:
+            case ContainerKind.INIT:
+                if not is_initialized:
+                    init = init.most(sidecars + taken)
+            case ContainerKind.SIDECAR:
+                sidecars = sidecars + taken
+            case ContainerKind.APP:
+                apps = apps + taken
+            case _:
+                assert_never(kind)
+    return init.most(sidecars + apps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,36 +94,20 @@ class PodAllocation:
         Args:
             is_initialized: its init phase is over, so that plain init containers hold nothing.
         """
-        uuids = {share.device_uuid for c in self.containers for share in c.shares}
-        taken = {uuid: self._hold(uuid, is_initialized=is_initialized) for uuid in sorted(uuids)}
-        return {uuid: hold for uuid, hold in taken.items() if hold.slots}
-
-    def _hold(self, uuid: DeviceUuid, *, is_initialized: bool) -> DeviceHold:
-        def peak(amount: Callable[[DeviceShare], int]) -> int:
-            return self._peak(uuid, amount, is_initialized=is_initialized)
-
-        return DeviceHold(
-            slots=peak(lambda _: 1),
-            memory_mib=peak(lambda share: share.memory_mib),
-            core_percent=peak(lambda share: share.core_percent),
-            is_exclusive=peak(lambda s: int(s.core_percent >= WHOLE_DEVICE_PERCENT)) > 0,
-        )
-
-    def _peak(
-        self, uuid: DeviceUuid, amount: Callable[[DeviceShare], int], *, is_initialized: bool
-    ) -> int:
-        peak = sidecars = apps = 0
+        taken: dict[DeviceUuid, list[tuple[ContainerKind, DeviceHold]]] = {}
         for container in self.containers:
-            taken = sum(amount(share) for share in container.shares if share.device_uuid == uuid)
-            match container.kind:
-                case ContainerKind.INIT:
-                    if not is_initialized:
-                        peak = max(peak, sidecars + taken)
-                case ContainerKind.SIDECAR:
-                    sidecars += taken
-                    peak = max(peak, sidecars)
-                case ContainerKind.APP:
-                    apps += taken
-                case _:
-                    assert_never(container.kind)
-        return max(peak, sidecars + apps)
+            for uuid, hold in _holds(container.shares).items():
+                taken.setdefault(uuid, []).append((container.kind, hold))
+        peaks = (
+            (uuid, peak(taken[uuid], nothing=NO_HOLD, is_initialized=is_initialized))
+            for uuid in sorted(taken)
+        )
+        return {uuid: hold for uuid, hold in peaks if hold.slots}
+
+
+def _holds(shares: Iterable[DeviceShare]) -> dict[DeviceUuid, DeviceHold]:
+    """What one container takes of each device; HAMi's text may give it one device twice."""
+    holds: dict[DeviceUuid, DeviceHold] = {}
+    for share in shares:
+        holds[share.device_uuid] = holds.get(share.device_uuid, NO_HOLD) + share.hold
+    return holds

@@ -73,6 +73,16 @@ class DeviceShare:
     memory_mib: int
     core_percent: int
 
+    @property
+    def hold(self) -> DeviceHold:
+        """What the container alone takes of the device."""
+        return DeviceHold(
+            slots=1,
+            memory_mib=self.memory_mib,
+            core_percent=self.core_percent,
+            is_exclusive=self.core_percent >= WHOLE_DEVICE_PERCENT,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUsage:
@@ -110,13 +120,7 @@ class DeviceUsage:
 
     def with_share(self, share: DeviceShare) -> DeviceUsage:
         """This usage with one more share on it."""
-        return replace(
-            self,
-            slots_used=self.slots_used + 1,
-            memory_used_mib=self.memory_used_mib + share.memory_mib,
-            core_used_percent=self.core_used_percent + share.core_percent,
-            exclusive_count=self.exclusive_count + (share.core_percent >= WHOLE_DEVICE_PERCENT),
-        )
+        return self.with_hold(share.hold)
 
     def with_hold(self, hold: DeviceHold) -> DeviceUsage:
         """This usage with one more pod's hold on it."""
@@ -131,9 +135,29 @@ class DeviceUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceHold:
-    """The most that one pod takes of one device at any moment of its life (see `allocation`)."""
+    """What a container takes of one device, or at most a pod at any moment (see `allocation`)."""
 
     slots: int
     memory_mib: int
     core_percent: int
     is_exclusive: bool
+
+    def __add__(self, other: DeviceHold) -> DeviceHold:
+        return DeviceHold(
+            slots=self.slots + other.slots,
+            memory_mib=self.memory_mib + other.memory_mib,
+            core_percent=self.core_percent + other.core_percent,
+            is_exclusive=self.is_exclusive or other.is_exclusive,
+        )
+
+    def most(self, other: DeviceHold) -> DeviceHold:
+        """The greater of both, amount by amount."""
+        return DeviceHold(
+            slots=max(self.slots, other.slots),
+            memory_mib=max(self.memory_mib, other.memory_mib),
+            core_percent=max(self.core_percent, other.core_percent),
+            is_exclusive=self.is_exclusive or other.is_exclusive,
+        )
+
+
+NO_HOLD: Final = DeviceHold(slots=0, memory_mib=0, core_percent=0, is_exclusive=False)

@@ -38,6 +38,13 @@ class HostAmount:
             memory_mib=self.memory_mib - other.memory_mib,
         )
 
+    def most(self, other: HostAmount) -> HostAmount:
+        """The greater of both, amount by amount."""
+        return HostAmount(
+            cpu_milli=max(self.cpu_milli, other.cpu_milli),
+            memory_mib=max(self.memory_mib, other.memory_mib),
+        )
+
     def covers(self, asked: HostAmount) -> bool:
         """Whether as much as is asked is there; what is not asked may even be overdrawn."""
         return (not asked.cpu_milli or asked.cpu_milli <= self.cpu_milli) and (

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, assert_never
 
+from hamid.model.allocation import peak
 from hamid.model.quantities import MemoryMib, resolve_memory_mib
-from hamid.model.request import ContainerKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -92,7 +92,7 @@ def charge(allocation: PodAllocation, *, is_initialized: bool = False) -> Charge
         allocation: all of it.
         is_initialized: its init phase is over, so that plain init containers are charged no more.
     """
-    return _total(
+    return peak(
         (
             (
                 container.kind,
@@ -104,6 +104,7 @@ def charge(allocation: PodAllocation, *, is_initialized: bool = False) -> Charge
             )
             for container in allocation.containers
         ),
+        nothing=NO_CHARGE,
         is_initialized=is_initialized,
     )
 
@@ -118,8 +119,9 @@ def least_charge(request: PodRequest) -> Charge:
 
 def charge_on(request: PodRequest, *, device_memory_mib: int) -> Charge:
     """What the pod would be charged for devices with so much memory."""
-    return _total(
-        (asking.kind, _charge_on(asking, device_memory_mib)) for asking in request.requests
+    return peak(
+        ((asking.kind, _charge_on(asking, device_memory_mib)) for asking in request.requests),
+        nothing=NO_CHARGE,
     )
 
 
@@ -135,24 +137,6 @@ def _charge_on(asking: ContainerRequest, device_memory_mib: int) -> Charge:
         memory_mib=asking.device_count * per_card_mib,
         core_percent=asking.device_count * asking.core_percent,
     )
-
-
-def _total(
-    containers: Iterable[tuple[ContainerKind, Charge]], *, is_initialized: bool = False
-) -> Charge:
-    peak = sidecars = apps = NO_CHARGE
-    for kind, taken in containers:
-        match kind:
-            case ContainerKind.INIT:
-                if not is_initialized:
-                    peak = peak.most(sidecars + taken)
-            case ContainerKind.SIDECAR:
-                sidecars += taken
-            case ContainerKind.APP:
-                apps += taken
-            case _:
-                assert_never(kind)
-    return peak.most(sidecars + apps)
 
 
 class ScopeName(StrEnum):

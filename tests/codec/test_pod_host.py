@@ -7,7 +7,8 @@ from hamid.model.node import NO_HOST, HostAmount
 
 def container(cpu=None, memory=None, *, section="requests", **fields):
     amounts = {"cpu": cpu, "memory": memory}
-    return {"resources": {section: {k: v for k, v in amounts.items() if v}}, **fields}
+    given = {k: v for k, v in amounts.items() if v}
+    return {"name": "c", "resources": {section: given}, **fields}
 
 
 def pod(*containers, init=(), **spec):
@@ -49,6 +50,20 @@ def test_what_a_pod_asks_of_processors(spec, cpu_milli):
 )
 def test_memory_is_bytes_and_rounds_up_to_mib(memory, mib):
     assert decode_pod_host(pod(container(memory=memory))).memory_mib == mib
+
+
+def test_what_the_pod_as_a_whole_says_of_one_resource_leaves_the_other_to_its_containers():
+    whole = {"requests": {"cpu": "4"}, "limits": {"cpu": "8"}}
+
+    asked = decode_pod_host(pod(container("1", "2Gi"), container("1", "1Gi"), resources=whole))
+
+    assert asked == HostAmount(cpu_milli=4_000, memory_mib=3_072)
+
+
+def test_what_an_ephemeral_container_says_does_not_count():
+    assert decode_pod_host(pod(container("1"), ephemeralContainers=[container("7")])) == HostAmount(
+        cpu_milli=1_000
+    )
 
 
 def test_a_node_offers_what_is_allocatable():

@@ -76,6 +76,16 @@ def test_a_pod_is_exclusive_only_while_a_share_of_all_cores_runs():
     assert not allocation.holds(is_initialized=True)[UUID].is_exclusive
 
 
+def test_a_device_that_a_container_is_given_twice_counts_twice():
+    container = make_container_allocation(
+        make_share(memory_mib=1_000), make_share(memory_mib=2_000), kind=INIT
+    )
+
+    (hold,) = make_allocation(containers=(container,)).holds().values()
+
+    assert (hold.slots, hold.memory_mib) == (2, 3_000)
+
+
 def test_each_device_is_counted_by_itself():
     allocation = make_allocation(
         make_container_allocation(

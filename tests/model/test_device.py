@@ -62,6 +62,16 @@ def test_a_share_of_all_cores_has_the_device_to_itself():
     assert used.exclusive_count == 1
 
 
+def test_what_runs_at_the_same_time_adds_up_and_what_does_not_counts_once():
+    one = make_share(memory_mib=1_000, core_percent=100).hold
+    other = make_share(memory_mib=3_000, core_percent=20).hold
+
+    assert one + other == make_hold(slots=2, memory_mib=4_000, core_percent=120, is_exclusive=True)
+    assert one.most(other) == make_hold(
+        slots=1, memory_mib=3_000, core_percent=100, is_exclusive=True
+    )
+
+
 def test_a_pods_hold_takes_its_part_of_the_device():
     hold = make_hold(slots=2, memory_mib=3_000, core_percent=100, is_exclusive=True)
 

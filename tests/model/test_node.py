@@ -19,6 +19,12 @@ def test_amounts_of_the_host_add_up_and_down():
     assert one - two == HostAmount(cpu_milli=250, memory_mib=60)
 
 
+def test_the_greater_of_two_amounts_is_taken_amount_by_amount():
+    one, two = HostAmount(cpu_milli=500, memory_mib=10), HostAmount(cpu_milli=250, memory_mib=40)
+
+    assert one.most(two) == two.most(one) == HostAmount(cpu_milli=500, memory_mib=40)
+
+
 @pytest.mark.parametrize(
     ("cpu_milli", "memory_mib", "is_covered"),
     [
