@@ -360,10 +360,8 @@ class ClusterCache:
         if record.problem and record.node_name and (before is None or not before.problem):
             log.warning("allocation unreadable", pod=record.pod_key, error=record.problem)
         if not record.is_worth_keeping:
-            self.drop_pod(pod_uid)
-            if record.node_name and not record.is_ended:
-                self._strangers[pod_uid] = record.node_name, record.host
-                self._ask_anew(pod_uid)
+            is_there = record.node_name and not record.is_ended
+            self._let_go(pod_uid, (record.node_name, record.host) if is_there else None)
             return
         self._strangers.pop(pod_uid, None)
         self._pods[pod_uid] = record
@@ -375,10 +373,16 @@ class ClusterCache:
         self._rebook(pod_uid)
 
     def drop_pod(self, pod_uid: str) -> None:
-        """The pod is gone, or has ended, or never had anything to do with devices."""
+        """The pod is gone."""
+        self._let_go(pod_uid, None)
+
+    def _let_go(self, pod_uid: str, asking: _Asking | None) -> None:
+        """The pod holds no devices; all that counts of it is what it asks of a host."""
         self._pods.pop(pod_uid, None)
-        self._strangers.pop(pod_uid, None)
         self._reservations.pop(pod_uid)
+        self._strangers.pop(pod_uid, None)
+        if asking is not None:
+            self._strangers[pod_uid] = asking
         self._rebook(pod_uid)
 
     def take_quotas(self, quotas: Iterable[JsonObject]) -> None:

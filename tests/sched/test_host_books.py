@@ -73,6 +73,27 @@ def test_a_pod_without_devices_that_ends_or_goes_gives_back_what_it_asked(cache)
     assert free_cpu(cache) == 8_000
 
 
+def test_news_of_a_pod_without_devices_that_asks_the_same_is_no_news_of_its_node(cache):
+    """Its status changes often, and whoever waits for room need not look again."""
+    cache.take_pod(plain())
+    before, serial = cache.snapshot("node-a"), cache.freed.serial
+
+    cache.take_pod({**plain(), "status": {"phase": "Running", "podIP": "10.0.0.7"}})
+
+    assert cache.snapshot("node-a") is before
+    assert cache.freed.serial == serial
+
+
+def test_a_pod_without_devices_that_asks_for_less_frees_the_rest(cache):
+    cache.take_pod(plain())
+    serial = cache.freed.serial
+
+    cache.take_pod(plain(cpu="1"))
+
+    assert free_cpu(cache) == 7_000
+    assert cache.freed.serial == serial + 1
+
+
 def test_a_list_heals_a_lost_deletion(cache):
     cache.take_pod(plain())
 
