@@ -74,6 +74,11 @@ def pod_meta(pod: JsonObject) -> PodMeta:
     return as_pod(read)
 
 
+def has_ended(pod: JsonObject) -> bool:
+    """Whether its containers have ended for good."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
 def pod_containers(pod: JsonObject) -> tuple[PodContainer, ...]:
     """The containers of the spec: init first, then app, then ephemeral ones."""
     return as_pod(lambda: tuple(_containers(pod)))

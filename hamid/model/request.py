@@ -17,7 +17,7 @@ Where both MiB and a percentage are given, MiB count, as in HAMi.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -152,6 +152,11 @@ class PodRequest:
     def pod_key(self) -> str:
         """`namespace/name`, for people."""
         return f"{self.namespace}/{self.pod_name}"
+
+    @property
+    def anonymous(self) -> PodRequest:
+        """The same without who asks: equal for all pods that ask for the same."""
+        return replace(self, pod_uid="", namespace="", pod_name="", container_names=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import structlog
 
 from hamid.codec.allocation_record import devices_feared, read_allocation
 from hamid.codec.node_annotation import decode_cordon, decode_link_scores
+from hamid.codec.pod import has_ended
 from hamid.codec.pod_host import decode_node_host, decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
 from hamid.codec.quota import decode_payer
@@ -42,7 +43,6 @@ _SYSTEM_PRIORITY: Final = 2_000_000_000
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _LONGEST_PROBLEM: Final = 1_000
 """Characters: it is said once a node, and of thousands of containers something can be wrong."""
-_ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
     """The record of a pod as the API server sends it."""
     meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     node_name = spec.get("nodeName") or ""
-    is_ended = status.get("phase") in _ENDED_PHASES
+    is_ended = has_ended(pod)
     request: PodRequest | None = None
     allocation: PodAllocation | None = None
     payer: Payer | None = None

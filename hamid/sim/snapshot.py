@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hamid.codec.node_annotation import decode_node_inventory
+from hamid.codec.pod import has_ended
 from hamid.codec.pod_host import decode_pod_host
 from hamid.codec.pod_request import decode_pod_request
 from hamid.errors import AnnotationError, RequestError, TraceError
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from hamid.model.names import ResourceNames
     from hamid.model.node import HostAmount
     from hamid.model.request import RequestDefaults
-
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +90,7 @@ def read_snapshot(
     tasks: list[PodTask] = []
     unreadable_count = 0
     for pod in copy.pods:
-        if (pod.get("status") or {}).get("phase") in _ENDED:
+        if has_ended(pod):
             continue
         try:
             tasks.append(_task(pod, names, defaults))

@@ -1,6 +1,6 @@
 import pytest
 
-from hamid.codec.pod import pod_containers, pod_meta
+from hamid.codec.pod import has_ended, pod_containers, pod_meta
 from hamid.errors import RequestError
 from hamid.model.request import ContainerKind
 from tests.builders import container_object, pod_object
@@ -30,6 +30,23 @@ def test_only_an_init_container_is_made_a_sidecar_by_its_restart_policy():
     pod = pod_object(container_object("app", restartPolicy="Always"))
 
     assert pod_containers(pod)[0].kind is ContainerKind.APP
+
+
+@pytest.mark.parametrize(
+    ("status", "is_ended"),
+    [
+        (None, False),
+        ({}, False),
+        ({"phase": "Pending"}, False),
+        ({"phase": "Running"}, False),
+        ({"phase": "Unknown"}, False),
+        ({"phase": "Succeeded"}, True),
+        ({"phase": "Failed"}, True),
+    ],
+)
+def test_a_pod_has_ended_once_its_phase_says_so(status, is_ended):
+    assert has_ended({"status": status}) is is_ended
+    assert not has_ended({})
 
 
 def test_who_a_pod_is():

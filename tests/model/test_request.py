@@ -14,6 +14,15 @@ def test_a_pod_is_named_by_namespace_and_name():
     assert make_pod(namespace="team-a", pod_name="train-0").pod_key == "team-a/train-0"
 
 
+def test_pods_that_ask_for_the_same_are_equal_but_for_who_asks():
+    one = make_pod(make_request(), pod_uid="a", namespace="a", pod_name="a")
+    other = make_pod(make_request(), pod_uid="b", namespace="b", pod_name="b")
+    third = make_pod(make_request(core_percent=7), pod_uid="a", namespace="a", pod_name="a")
+
+    assert one.anonymous == other.anonymous
+    assert one.anonymous != third.anonymous
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("device_count", 65), ("memory_mib", 2**24 + 1), ("core_percent", 101)]
 )

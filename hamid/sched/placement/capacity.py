@@ -184,8 +184,7 @@ def resettled(
     for request in sorted(requests, key=_size, reverse=True):
         room = [node for node in by_name.values() if node.has_host_for(request.host)]
         if len(request.requests) == 1:  # counting is cheap, and spares all that refuse a look
-            shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
-            counting = counts.setdefault(shape, Counting(request, policies))
+            counting = counts.setdefault(request.anonymous, Counting(request, policies))
             room = [node for node in room if counting.on(node)]
         outcome = placer.place(request, room)
         if isinstance(outcome, Unplaceable):

@@ -15,7 +15,6 @@ become typical, states stay what they are, and only their figures are worked out
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -124,7 +123,7 @@ class Placer:
         self._adopt()
         if self._ask_by_choice(request) is not None:
             return
-        shape, searched = _shape(request), 0
+        shape, searched = request.anonymous, 0
         row = _row(self._rows, shape, self._rows_kept)
         for node in nodes:
             cell = row.get(node.node_name)
@@ -169,7 +168,7 @@ class Placer:
     def _place_by_search(
         self, request: PodRequest, nodes: Iterable[NodeSnapshot]
     ) -> Placement | Unplaceable:
-        shape = _shape(request)
+        shape = request.anonymous
         row = _row(self._rows, shape, self._rows_kept)
         outcomes: dict[str, NodePlacement | Refusal] = {}
         for node in nodes:
@@ -236,10 +235,6 @@ class Placer:
         outcome = place_on_node(request, node, policies=self._policies, measure=self._measure)
         # Without a choice there is no placement.
         return outcome if isinstance(outcome, Refusal) else Refusal(())
-
-
-def _shape(request: PodRequest) -> PodRequest:
-    return replace(request, pod_uid="", namespace="", pod_name="", container_names=())
 
 
 def _row(rows: OrderedDict[_K, dict[str, _V]], key: _K, kept: int) -> dict[str, _V]:
