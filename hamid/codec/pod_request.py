@@ -6,7 +6,8 @@ must agree. The table of defaults is in `model.request`; what a suffix means is 
 
 - a count of 0 that stands alone asks for nothing; with memory, percentage, cores or a priority
   it contradicts itself and is refused, and so is a priority that stands alone;
-- ephemeral containers cannot be given devices, and are refused when they ask.
+- ephemeral containers cannot be given devices, and are refused when they ask;
+- what is too much for one pod is refused, see `codec.pod_bounds`.
 
 Annotations of the pod's author:
 
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.codec.jsontext import is_number, kind_of, quoted
 from hamid.codec.pod import pod_containers, pod_meta
+from hamid.codec.pod_bounds import MAX_ENTRIES, size_problems
 from hamid.codec.pod_host import decode_pod_host
 from hamid.codec.sharing import sharing_problems
 from hamid.errors import RequestError
@@ -109,31 +111,25 @@ def decode_pod_request(
     problems: list[str] = []
     requests = _container_requests(containers, names, defaults, problems)
     annotations = _Annotations(meta.annotations, problems)
-    selection = annotations.selection()
-    node_policies = annotations.policies(wire.NODE_POLICY, NODE_POLICIES)
-    device_policies = annotations.policies(wire.DEVICE_POLICY, DEVICE_POLICIES)
-    load_weights = annotations.weights()
-    is_numa_bound = annotations.is_numa_bound()
-    modes = annotations.modes()
-    problems += sharing_problems(meta.annotations)
-    if problems:
-        raise RequestError(". ".join(problems), hint=_HINT)
-    if not requests:
-        return None
-    return PodRequest(
+    request = PodRequest(
         pod_uid=meta.uid,
         namespace=meta.namespace,
         pod_name=meta.name,
         container_names=tuple(c.name for c in containers if c.kind is not None),
         requests=requests,
-        selection=selection,
-        node_policies=node_policies,
-        device_policies=device_policies,
-        load_weights=load_weights,
-        is_numa_bound=is_numa_bound,
-        allowed_modes=modes,
+        selection=annotations.selection(),
+        node_policies=annotations.policies(wire.NODE_POLICY, NODE_POLICIES),
+        device_policies=annotations.policies(wire.DEVICE_POLICY, DEVICE_POLICIES),
+        load_weights=annotations.weights(),
+        is_numa_bound=annotations.is_numa_bound(),
+        allowed_modes=annotations.modes(),
         host=decode_pod_host(pod),
     )
+    problems += sharing_problems(meta.annotations)
+    problems += size_problems(requests, meta.annotations, container_count=len(containers))
+    if problems:
+        raise RequestError(". ".join(problems), hint=_HINT)
+    return request if requests else None
 
 
 def _container_requests(
@@ -388,4 +384,10 @@ class _Annotations:
         return models
 
     def _list(self, key: str) -> tuple[str, ...]:
-        return tuple(filter(None, map(str.strip, self.annotations.get(key, "").split(","))))
+        entries = tuple(filter(None, map(str.strip, self.annotations.get(key, "").split(","))))
+        if len(entries) <= MAX_ENTRIES:
+            return entries
+        self.problems.append(
+            f"annotation {key} has {len(entries)} entries; allowed are {MAX_ENTRIES}"
+        )
+        return ()

@@ -388,6 +388,37 @@ def test_no_wish_leaves_everything_to_the_cluster():
     assert (pod.node_policies, pod.device_policies, pod.allowed_modes) == ((), (), ())
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "nvidia.com/use-gputype",
+        "nvidia.com/nouse-gputype",
+        "nvidia.com/use-gpuuuid",
+        "nvidia.com/nouse-gpuuuid",
+        "hamid.io/use-gpuindex",
+        "hami.io/node-scheduler-policy",
+        "hami.io/gpu-scheduler-policy",
+        "hami.io/device-scoring-weights",
+    ],
+)
+def test_a_list_of_more_entries_than_anybody_needs_is_refused(key):
+    text = ",".join(f"A{n}" for n in range(257))
+
+    assert refusal(wishes(**{key: text})) == (f"annotation {key} has 257 entries; allowed are 256")
+
+
+def test_a_pod_whose_annotations_leave_no_room_for_the_decision_is_refused():
+    pod = pod_object(container_object("train", {"gpu": 1}), annotations={"a": "x" * 262_000})
+
+    assert "what is decided about it may take" in refusal(pod)
+
+
+def test_a_pod_of_which_too_many_containers_ask_is_refused():
+    asking = [container_object(f"c{n}", {"gpu": 1}) for n in range(257)]
+
+    assert refusal(pod_object(*asking)) == "257 containers ask for devices; allowed are 256"
+
+
 def test_lists_of_models_and_uuids_are_trimmed_and_empty_entries_do_not_count():
     pod = decode(wishes(use=" A100 ,, V100,", avoid="T4", use_uuid="GPU-a, GPU-b", avoid_uuid=","))
 
