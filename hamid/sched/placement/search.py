@@ -13,24 +13,24 @@ equals.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from itertools import combinations, groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.model.allocation import ContainerAllocation, PodAllocation
-from hamid.model.device import WHOLE_DEVICE_PERCENT
+from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceUuid
 from hamid.model.quota import charge
 from hamid.model.request import ContainerKind, PolicyName
 from hamid.model.shortfall import Resource, Shortfall
-from hamid.sched.placement.fit import share_on, shortfalls
+from hamid.sched.placement.fit import copies, share_on, shortfalls
 from hamid.sched.placement.policy import LOAD_ORDERINGS, device_load_ppm
 from hamid.sched.placement.refusal import Refusal
 from hamid.sched.placement.topology import link_cost, numa_count
 from hamid.sched.placement.typical import card_ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-    from hamid.model.device import DeviceShare, DeviceUsage, DeviceUuid
+    from hamid.model.device import DeviceShare, DeviceUsage
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import ContainerRequest, PodRequest
     from hamid.sched.placement.fragmentation import Fragmentation
@@ -108,6 +108,20 @@ def _with_shares(
     )
 
 
+def _amounts(usage: DeviceUsage) -> tuple[int, ...]:
+    return (usage.slots_used, usage.memory_used_mib, usage.core_used_percent, usage.exclusive_count)
+
+
+def _row_ends(request: PodRequest) -> tuple[int, ...]:
+    """For each container the number of the next one that asks for something else."""
+    asks = [(c.kind, c.device_count, c.memory, c.core_percent) for c in request.requests]
+    ends: list[int] = []
+    for _, row in groupby(asks):
+        count = len(list(row))
+        ends += [len(ends) + count] * count
+    return tuple(ends)
+
+
 class _Candidate(NamedTuple):
     """A device that would do for a container.
 
@@ -128,6 +142,10 @@ class Search:
 
     Devices of one container do not influence each other, so that a single container needs no
     second try; only a later container can make an earlier choice a bad one.
+
+    What led to nothing once is not looked into again: neither the same devices for other containers
+    that ask for the same, nor others of the same kind with as much left. And where a row of
+    containers that ask for the same is longer than there is room for, the first choices say so.
     """
 
     def __init__(
@@ -145,6 +163,10 @@ class Search:
         self._measure = measure
         self._most_memory_mib = most_memory_mib
         self._tries_left = MAX_TRIES
+        self._row_ends = _row_ends(request)
+        self._kinds = self._kinds_of_devices() if len(self._row_ends) > 1 else ()
+        self._in_vain: set[Hashable] = set()
+        self._last_sets: tuple[int, list[_Candidate], list[tuple[_Candidate, ...]]] = (0, [], [])
         self._refused_at = -1
         self.refusal = Refusal(())
 
@@ -159,16 +181,63 @@ class Search:
         depth = len(chosen)
         if depth == len(self._request.requests):
             return list(chosen) if self._is_within(chosen) else None
+        state = self._state(depth, views)
+        if state in self._in_vain:
+            return None
         container = self._request.requests[depth]
         candidates = self._candidates(depth, views)
-        for shares in self._sets(depth, candidates):
+        for number, shares in enumerate(self._sets(depth, candidates)):
             if self._tries_left <= 0:
                 return None
             self._tries_left -= 1
             found = self._descend((*chosen, shares), views.with_shares(container.kind, shares))
             if found is not None:
                 return found
+            if number == 0 and not self._has_room_for_row(depth, views):
+                break
+        if state is not None:
+            self._in_vain.add(state)
         return None
+
+    def _state(self, depth: int, views: _Views) -> Hashable | None:
+        """All that counts of the choices so far for whether the other containers fit.
+
+        None where it is not worth it, or where what was chosen counts besides.
+        """
+        if len(self._row_ends) == 1 or self._most_memory_mib is not None:
+            return None
+        devices = [
+            (kind, _amounts(app), _amounts(init))
+            for kind, app, init in zip(self._kinds, views.app, views.init, strict=True)
+        ]
+        return depth, tuple(sorted(devices))
+
+    def _kinds_of_devices(self) -> tuple[int, ...]:
+        """A number for each device, the same for those that may stand in for each other."""
+        request, usages = self._request, self._node.usages
+        are_sets = not {PolicyName.NUMA, PolicyName.TOPOLOGY_AWARE}.isdisjoint(self._policies)
+        if are_sets or request.is_numa_bound or request.selection.names_single_devices:
+            return tuple(range(len(usages)))
+        numbers: dict[Hashable, int] = {}
+        found = []
+        for device in (usage.device for usage in usages):
+            like = replace(device, device_uuid=DeviceUuid(""), device_index=0, numa_node=None)
+            key = like, device.device_uuid in self._node.cordoned
+            found.append(numbers.setdefault(key, len(numbers)))
+        return tuple(found)
+
+    def _has_room_for_row(self, depth: int, views: _Views) -> bool:
+        """Whether there is any room for this container and all like it behind it, taken together."""
+        container, count = self._request.requests[depth], self._row_ends[depth] - depth
+        if count == 1 or container.kind is ContainerKind.INIT:
+            return True
+        most = 1 if PolicyName.MUTEX in self._policies else count
+        room = sum(
+            min(copies(usage, container, request=self._request), most)
+            for usage in views.of(container.kind)
+            if not self._shortfalls(usage, share_on(usage.device, container))
+        )
+        return room >= count * container.device_count
 
     def _is_within(self, chosen: tuple[tuple[DeviceShare, ...], ...]) -> bool:
         if self._most_memory_mib is None:
@@ -188,10 +257,13 @@ class Search:
         """The sets of devices that would do for the container, best first."""
         count = self._request.requests[depth].device_count
         found: Iterable[tuple[_Candidate, ...]]
-        if self._is_bound(count) or self._looks_at_sets(count):
-            found = sorted(self._pooled_sets(candidates, count), key=self._set_cost)
-        else:
+        if not self._is_bound(count) and not self._looks_at_sets(count):
             found = combinations(candidates, count)
+        elif self._last_sets[:2] == (count, candidates):  # as init containers find them, one by one
+            found = self._last_sets[2]
+        else:
+            found = sorted(self._pooled_sets(candidates, count), key=self._set_cost)
+            self._last_sets = count, candidates, found
         for each in found:
             yield tuple(candidate.share for candidate in each)
 

@@ -3,15 +3,20 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib, MemoryPercent
-from hamid.model.request import DeviceSelection, LoadWeights, PolicyName
+from hamid.model.request import ContainerKind, DeviceSelection, LoadWeights, PolicyName
 from hamid.sched.placement.explain import node_sentence
+from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import NodePlacement, place, place_on_node
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.refusal import Refusal
-from tests.sched.builders import make_container, make_device, make_node, make_request
+from hamid.sched.placement.search import MAX_TRIES, Search
+from hamid.sched.placement.typical import Arrivals
+from tests.sched.builders import make_container, make_device, make_devices, make_node, make_request
 
 BINPACK, SPREAD = PolicyName.BINPACK, PolicyName.SPREAD
 MUTEX, NUMA, TOPOLOGY = PolicyName.MUTEX, PolicyName.NUMA, PolicyName.TOPOLOGY_AWARE
@@ -238,3 +243,132 @@ def test_nodes_are_compared_by_their_links_and_not_by_what_is_best_on_each(count
     found = place(asking(count), nodes, policies=policies)
 
     assert found.best.node_name == expected
+
+
+class Plain(Search):
+    """Tries everything there is."""
+
+    def _state(self, _depth, _views):
+        return None
+
+    def _has_room_for_row(self, _depth, _views):
+        return True
+
+
+class Counting(Search):
+    """Counts how often cards are looked at."""
+
+    looks = 0
+
+    def _candidates(self, depth, views):
+        self.looks += 1
+        return super()._candidates(depth, views)
+
+
+def searched(kind, request, node, policies=(BINPACK,), tries=MAX_TRIES, **options):
+    measure = Fragmentation(Arrivals().typical)
+    search = kind(request=request, node=node, policies=policies, measure=measure, **options)
+    search._tries_left = tries
+    return search, search.run()
+
+
+@st.composite
+def pods_of_alike(draw):
+    """A few containers, each several times over."""
+    found = []
+    for group in range(draw(st.integers(1, 3))):
+        container = make_container(
+            kind=draw(st.sampled_from(ContainerKind)),
+            device_count=draw(st.integers(1, 2)),
+            memory=draw(st.sampled_from([MemoryMib(mib=3), MemoryPercent(percent=40)])),
+            core_percent=draw(st.sampled_from([0, 30, 100])),
+        )
+        count = draw(st.integers(1, 3))
+        found += [replace(container, container_name=f"c{group}-{n}") for n in range(count)]
+    found.sort(key=lambda c: c.kind is ContainerKind.APP)
+    return make_request(*found)
+
+
+@st.composite
+def small_nodes(draw):
+    count = draw(st.integers(1, 3))
+    return make_node(
+        devices=[
+            make_device(
+                f"card-{n}",
+                device_index=n,
+                numa_node=n % 2,
+                memory_mib=draw(st.sampled_from([6, 10])),
+                slot_count=draw(st.integers(1, 4)),
+            )
+            for n in range(count)
+        ]
+    )
+
+
+@given(
+    pods_of_alike(),
+    small_nodes(),
+    st.sampled_from([(BINPACK,), (SPREAD,), (NUMA, SPREAD), (MUTEX,), (PolicyName.FRAGMENTATION,)]),
+    st.sampled_from([None, 12]),
+)
+def test_what_is_left_out_of_the_search_would_have_led_to_nothing(
+    request_, node, policies, most_memory_mib
+):
+    (search, shares), (plain, expected) = (
+        searched(kind, request_, node, policies, tries, most_memory_mib=most_memory_mib)
+        for kind, tries in ((Search, MAX_TRIES), (Plain, 20_000))
+    )
+    assume(plain._tries_left > 0 and search._tries_left > 0)
+
+    assert shares == expected
+    if all(container.device_count == 1 for container in request_.requests):
+        assert search.refusal == plain.refusal
+
+
+def test_more_containers_alike_than_there_is_room_for_are_not_tried_in_every_order():
+    request = make_request(*(make_container(f"c{n}") for n in range(100)))
+    node = make_node(devices=make_devices(8))
+
+    search, shares = searched(Counting, request, node)
+
+    assert shares is None
+    assert search.looks == 81
+    assert search.refusal == searched(Plain, request, node)[0].refusal
+
+
+def test_choices_that_come_to_the_same_do_not_use_up_the_tries():
+    """The choices for the second container have nothing to do with why the third one is refused."""
+    usages = [
+        DeviceUsage(device=device, memory_used_mib=10_000 if n < 2 else 25_000, slots_used=1)
+        for n, device in enumerate(make_devices(8))
+    ]
+    request = make_request(
+        make_container("a", device_count=2, memory=MemoryMib(mib=12_000)),
+        make_container("b", device_count=4, memory=MemoryMib(mib=1_000)),
+        make_container("c", device_count=2, memory=MemoryMib(mib=29_000)),
+    )
+
+    _, shares = searched(Search, request, make_node(usages=usages), (SPREAD,))
+
+    assert shares is not None
+    assert {share.device_uuid for share in shares[2]} == {"card-0", "card-1"}
+
+
+def test_sets_of_cards_are_ordered_once_for_init_containers_that_find_the_same():
+    class Ordering(Search):
+        costs = 0
+
+        def _set_cost(self, found):
+            self.costs += 1
+            return super()._set_cost(found)
+
+    containers = (
+        make_container(f"c{n}", kind=ContainerKind.INIT, device_count=2) for n in range(50)
+    )
+    request, node = make_request(*containers), make_node(devices=make_devices(8))
+
+    search, shares = searched(Ordering, request, node, (TOPOLOGY,))
+
+    assert shares is not None
+    assert search.costs == 2 * 28
