@@ -109,7 +109,7 @@ class WaitingEvents:
             if text is None:
                 continue
             for record in records:
-                if not self._is_due(record.pod_uid, text):
+                if not self._is_due(record.pod_uid, text) or not self._is_waiting(record.pod_uid):
                     continue
                 if written >= _WRITES_A_TICK or not self.explainer.leadership.may_act():
                     return
@@ -144,6 +144,12 @@ class WaitingEvents:
             record = self.cache.pod(pod_uid)
             if record is not None and record.request is not None:
                 yield record, record.request
+
+    def _is_waiting(self, pod_uid: str) -> bool:
+        """Whether it does even now: a text takes time to be worked out, and others to be written."""
+        record = self.cache.pod(pod_uid)
+        is_refused = pod_uid in self.explainer.refused.tries()
+        return is_refused and record is not None and record.request is not None
 
     async def _work_out(self, shapes: dict[_Shape, list[PodRecord]]) -> None:
         """The text of the shape whose is missing, or the oldest."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -134,13 +135,13 @@ class Waker:
         waiters = self._waiters()
         if not waiters or not self.leadership.may_act():
             return False
-        names = {name for waiter in waiters for name in waiter.node_names}
+        names = frozenset[str]().union(*(waiter.node_names for waiter in waiters))
         nodes = {name: node for name in names if (node := self.cache.snapshot(name)) is not None}
         began_at_s = self.clock()
         found = await asyncio.to_thread(fitting, waiters, nodes, policies=self.settings.policies)
         self.rest_s = (_REST - 1) * (self.clock() - began_at_s)
-        fresh = [request for request in found if self._is_due(request.pod_uid)]
-        for request in fresh[:_ROUND]:
+        due = (request for request in found if self._is_due(request.pod_uid))
+        for request in islice(due, _ROUND):
             await self._wake(request)
         return bool(found)
 
@@ -176,7 +177,7 @@ class Waker:
             found.append(
                 Waiter(
                     request=record.request,
-                    node_names=tuple(sorted(names)),
+                    node_names=names,
                     payer=record.payer,
                     bounds=self.cache.bounds(record.payer),
                     promised=self._promised_before(record),

@@ -121,6 +121,28 @@ async def test_pods_of_one_shape_are_worked_out_once_and_each_told(desk):
     assert desk.writes() == 30
 
 
+async def test_a_pod_that_is_placed_while_its_text_is_worked_out_is_not_told(desk):
+    (call,) = await desk.world.create(registered(), waiting(name="big", mib=50_000))
+    await desk.refuse(call)
+    await desk.pass_time(AFTER_S)
+    outlook = desk.events.explainer.outlook
+
+    class Slow:
+        refused = desk.events.explainer.refused
+        leadership = desk.events.explainer.leadership
+        nominations = desk.events.explainer.nominations
+
+        async def outlook(self, *args):
+            found = await outlook(*args)
+            self.refused.drop(call.uid)
+            return found
+
+    desk.events.explainer = Slow()
+    await desk.pass_time(3)
+
+    assert await desk.told() == {}
+
+
 async def test_however_many_wait_all_are_told():
     """More than there are decisions to explain."""
     desk = Desk(verdict_count=2)

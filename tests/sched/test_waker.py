@@ -116,6 +116,24 @@ async def test_a_pod_that_kube_scheduler_has_tried_again_by_itself_is_left_alone
     assert not await crowd.is_woken(call)
 
 
+async def test_a_pod_that_is_decided_about_while_others_are_woken_is_left_alone(crowd):
+    one, other = await crowd.refuse(waiting("uid-1", mib=1_000), waiting("uid-2", mib=1_000))
+    await crowd.leave()
+    kube = crowd.waker.kube
+
+    class Busy:
+        async def patch(self, *args, **options):
+            crowd.world.cache.assume(make_allocation(uid=other.uid))
+            return await kube.patch(*args, **options)
+
+    crowd.waker.kube = Busy()
+
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(one)
+    assert not await crowd.is_woken(other)
+
+
 async def test_only_as_many_are_woken_as_fit_and_the_highest_priority_first(crowd):
     low, high, middle = await crowd.refuse(
         *(

@@ -6,7 +6,7 @@ How well they fit is not asked here; that is for when they come.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hamid.model.quota import NO_CHARGE, charge, least_charge, overdrafts
@@ -16,7 +16,7 @@ from hamid.sched.placement.typical import Arrivals
 from hamid.sched.placement.within import place_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from hamid.model.allocation import PodAllocation
     from hamid.model.node import NodeSnapshot
@@ -38,7 +38,7 @@ class Waiter:
     """
 
     request: PodRequest
-    node_names: tuple[str, ...]
+    node_names: Collection[str]
     payer: Payer | None = None
     bounds: tuple[Bound, ...] = ()
     promised: tuple[PodAllocation, ...] = ()
@@ -69,10 +69,9 @@ def fitting(
         before = charged.get(waiter.payer, NO_CHARGE)
         if overdrafts(waiter.bounds, before + least_charge(request)):
             continue
-        shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
         payer = waiter.payer if waiter.bounds else None
-        refusing = hopeless.setdefault((shape, payer, waiter.promised), set())
-        for name in waiter.node_names:
+        refusing = hopeless.setdefault((request.anonymous, payer, waiter.promised), set())
+        for name in sorted(waiter.node_names):
             node = now.get(name)
             if node is None or name in refusing:
                 continue
