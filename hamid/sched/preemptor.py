@@ -17,7 +17,7 @@ When they have ended, kube-scheduler tries the pod again by itself, or is made t
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -194,12 +194,18 @@ class Preemptor:
             and (record := self.cache.pod(pod_uid)) is not None
             and record.may_preempt
             and not record.leaves_at
-            and _kind_of(record) not in self._hopeless
         ]
         if not found:
             return ()
         lowest = min((r.priority for r in self.cache.pod_records() if r.allocation), default=None)
-        found = [each for each in found if lowest is not None and each[0].priority > lowest]
+        if lowest is None:
+            return ()
+        # Thousands may wait that are of no higher priority than anybody: of these nothing is asked.
+        found = [
+            (record, last)
+            for record, last in found
+            if record.priority > lowest and _kind_of(record) not in self._hopeless
+        ]
         return sorted(found, key=lambda each: (-each[0].priority, each[0].created_at))
 
     async def _preempt(self, record: PodRecord, last: LastTry, budgets: Sequence[Budget]) -> bool:
@@ -363,8 +369,4 @@ class Preemptor:
 
 def _kind_of(record: PodRecord) -> tuple[PodRequest | None, int]:
     """Pods of one kind are helped alike; as far as kube-scheduler's own rules are."""
-    request = record.request
-    if request is None:
-        return None, record.priority
-    shape = replace(request, pod_uid="", namespace="", pod_name="", container_names=())
-    return shape, record.priority
+    return None if record.request is None else record.request.anonymous, record.priority
