@@ -83,6 +83,8 @@ class _Tally:
         on_any = ""
         if self.node_count > 1:
             on_any, found = " on any node", f"{self.card_count}{where}"
+            if self.fitting_count:
+                found += f", at most {self.fitting_count} {fit} on one"
         sentence = f"too few cards{on_any}, {self.needed_count} needed ({found})"
         return f"{sentence}: {lacking}" if lacking else sentence
 

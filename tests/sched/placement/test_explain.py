@@ -172,8 +172,18 @@ def test_too_few_cards_on_several_nodes():
     request = asking(count=4)
     refusals = {"a": refusal_of(request, *cards(2)), "b": refusal_of(request, *cards(1))}
 
-    assert (
-        cluster_sentence(request, refusals) == "too few cards on any node, 4 needed (3 on 2 nodes)"
+    assert cluster_sentence(request, refusals) == (
+        "too few cards on any node, 4 needed (3 on 2 nodes, at most 2 fit on one)"
+    )
+
+
+def test_too_few_cards_of_which_none_fits():
+    request = asking(count=4)
+    full = refusal_of(request, *cards(2, memory_used_mib=39_000))
+
+    assert cluster_sentence(request, {"a": full, "b": full}) == (
+        "too few cards on any node, 4 needed (4 on 2 nodes): "
+        "4 lack memory (need 3000 MiB, most free 1000 MiB)"
     )
 
 
