@@ -83,7 +83,7 @@ class Replay:
         self._books: dict[str, NodeBook] = {}
         self._arrivals = Arrivals()
         self._ends: list[tuple[float, str, str]] = []
-        self._core_by_pod: dict[str, tuple[int, int]] = {}
+        self._held_by_pod: dict[str, tuple[int, int]] = {}
         self._cores = self._memory_mib = 0
         for node in nodes:
             book = self._books[node.name] = NodeBook(node.name)
@@ -163,7 +163,7 @@ class Replay:
         memory_mib = sum(hold.memory_mib for hold in holds.values())
         self._count(cores, memory_mib)
         if task.lasts_s is not None:
-            self._core_by_pod[pod_uid] = cores, memory_mib
+            self._held_by_pod[pod_uid] = cores, memory_mib
             heappush(self._ends, (task.arrives_at_s + task.lasts_s, pod_uid, node_name))
         return True
 
@@ -174,7 +174,7 @@ class Replay:
             book.release(pod_uid)
             book.unask(pod_uid)
             self._chooser.put(book.snapshot())
-            cores, memory_mib = self._core_by_pod.pop(pod_uid)
+            cores, memory_mib = self._held_by_pod.pop(pod_uid)
             self._count(-cores, -memory_mib)
 
     def _count(self, cores: int, memory_mib: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ChangeKind(StrEnum):
-    """What is changed; see the module."""
+    """What is changed; see `smallest_change` and `departure`."""
 
     MEMORY = "memory"
     CORES = "cores"

@@ -1,8 +1,8 @@
 """Whether a share fits on a device, and everything that stands against it.
 
-Reasons are of two kinds. Some speak of the device itself (health, cordon, model, uuid, mode):
-they carry no numbers. The others compare amounts: `requested` is what the container asks of the
-device, `used` what is promised on it at the same time, other containers of the pod included.
+Reasons are of two kinds. Some speak of the device itself (health, cordon, model, uuid, index,
+mode): they carry no numbers. The others compare amounts: `requested` is what the container asks of
+the device, `used` what is promised on it at the same time, other containers of the pod included.
 
 `EXCLUSIVITY` carries the core percent asked, the slots in use, and capacity 0: with 100 asked
 the device would have to be free of others; with less, another container holds it whole.
@@ -48,7 +48,7 @@ class Wishes(Protocol):
 
     @property
     def selection(self) -> DeviceSelection:
-        """By model and UUID."""
+        """By model, UUID and index."""
         ...
 
     @property

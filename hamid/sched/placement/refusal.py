@@ -1,7 +1,8 @@
 """What one node lacks for a pod, and how its cards are counted.
 
-A card is counted under what must change first: what it is (health, cordon, model, uuid, mode),
-then its size, then that it would have to be free of others; only then under each amount it lacks.
+A card is counted under what must change first: what it is (health, cordon, model, uuid, index,
+mode), then its size, then that it would have to be free of others; only then under each amount it
+lacks.
 """
 
 from __future__ import annotations
