@@ -130,6 +130,8 @@ WEBHOOK_LABEL_4PD: Final = "4pd.io/webhook"
 
 LEASE_STANDBYS: Final = "hamid.io/standbys"
 """On the Lease: the replicas that watch it closely, ready to lead."""
+LEASE_CERTIFICATE: Final = "hamid.io/certificate"
+"""On the Lease: the fingerprint of what the leader serves with."""
 
 SCHEDULER_NAME: Final = "hamid-scheduler"
 SCHEDULER_NAME_HAMI: Final = "hami-scheduler"
