@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 
 import pytest
@@ -174,25 +175,42 @@ async def test_a_pod_that_our_watch_has_not_seen_is_listed(short_path):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.slow
 async def test_fifty_pods_at_once_in_any_order_get_each_its_own(short_path, features, seed):
-    rng = random.Random(seed)
-    async with running_node(short_path, device_count=8, seed=seed, features=features) as node:
-        pods = {}
-        for n in range(50):
-            count = rng.choice((1, 1, 1, 2))
-            devices = tuple(rng.sample(range(1, 9), count))
-            pod = await node.bind(f"pod-{n}", Ask(name="c", devices=devices, memory_mib=100 + n))
-            pods[pod.name] = (pod, devices, 100 + n)
-        order = list(pods.values())
+    rng, amounts = random.Random(seed), itertools.count(100)
+    async with running_node(short_path, device_count=24, seed=seed, features=features) as node:
+        asks = {f"pod-{n}": any_containers(rng, amounts, card_count=24) for n in range(50)}
+        order = [await node.bind(name, *asked) for name, asked in asks.items()]
         rng.shuffle(order)
 
-        for pod, _, _ in order:
+        for pod in order:
             await node.kubelet.admit(pod)
         rng.shuffle(order)
-        for pod, _, _ in order:
+        for pod in order:
             await node.kubelet.start_pod(pod.uid)
 
-        for name, (_, devices, mib) in pods.items():
-            assert node.given(name, "c") == {uuid(n): mib for n in devices}
+        for name, asked in asks.items():
+            for ask in asked:
+                if ask.devices:
+                    expected = {uuid(n): ask.memory_mib for n in ask.devices}
+                    assert node.given(name, ask.name) == expected
+        assert {node.kubelet.statuses[pod.uid].phase for pod in order} == {Phase.RUNNING}
+
+
+def any_containers(rng, amounts, *, card_count):
+    """Of all kinds and in any order, with and without cards; no amount comes twice."""
+    kinds = [ContainerKind.APP]
+    kinds += rng.choices(list(ContainerKind), k=rng.choice((0, 1, 1, 2)))
+    counts = [rng.choice((1, 1, 1, 2)), *(rng.choice((0, 1, 1, 2)) for _ in kinds[1:])]
+    asks = [
+        Ask(
+            name=f"c{position}",
+            devices=tuple(rng.sample(range(1, card_count + 1), count)),
+            memory_mib=next(amounts),
+            kind=kind,
+        )
+        for position, (kind, count) in enumerate(zip(kinds, counts, strict=True))
+    ]
+    rng.shuffle(asks)
+    return asks
 
 
 @pytest.mark.parametrize("mode", list(GrantMode))
