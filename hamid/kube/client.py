@@ -301,7 +301,8 @@ class KubeClient:
             )
         except NotFound:
             return False
-        return any(entry.get("name") == resource.plural for entry in answer["resources"])
+        served = answer.get("resources") or ()
+        return any(entry.get("name") == resource.plural for entry in served)
 
 
 def _event(line: bytes, *, call: Call) -> WatchEvent:
