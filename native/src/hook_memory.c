@@ -12,11 +12,13 @@
  * Fails closed: memory that cannot be counted is not allocated. A free always reaches the driver,
  * and the driver's word is the answer.
  */
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "context.h"
 #include "hook_graph.h"
+#include "hook_leaving.h"
 #include "hook_pool.h"
 #include "hooks.h"
 #include "ledger.h"
@@ -197,26 +199,30 @@ HOOK_EXPORT CUresult cuMemFree(CUdeviceptr_v1 address)
 }
 
 static CUresult free_in_order(CUresult (*call)(CUdeviceptr, CUstream), CUdeviceptr address,
-			      CUstream stream)
+			      CUstream stream, bool is_thread_form)
 {
 	struct ledger_entry entry;
 	int taken = take(address, &entry);
-	CUresult cr = settle(call(address, stream), taken, &entry);
+	CUresult cr = call(address, stream);
+	if (cr == CUDA_SUCCESS && taken == 0 && entry.kind == LEDGER_MEMORY) {
+		hook_leave(&entry, stream, is_thread_form);
+		taken = -ENOENT;
+	}
 	if (cr == CUDA_SUCCESS)
 		hook_graph_note_free(address);
-	return cr;
+	return settle(cr, taken, &entry);
 }
 
 HOOK_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemFreeAsync)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	return free_in_order(real.cuMemFreeAsync, address, stream);
+	return free_in_order(real.cuMemFreeAsync, address, stream, false);
 }
 
 HOOK_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemFreeAsync_ptsz)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	return free_in_order(real.cuMemFreeAsync_ptsz, address, stream);
+	return free_in_order(real.cuMemFreeAsync_ptsz, address, stream, true);
 }

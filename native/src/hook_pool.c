@@ -15,6 +15,7 @@
 
 #include "errors.h"
 #include "hook_graph.h"
+#include "hook_leaving.h"
 #include "hooks.h"
 #include "real.h"
 
@@ -50,6 +51,7 @@ void hook_settle_pools(void)
 {
 	if (!pools_are_charged())
 		return;
+	hook_leaving_settle();
 	for (struct pool *pool = pools_next_charged(NULL); pool; pool = pools_next_charged(pool)) {
 		pools_touch(pool);
 		hook_settle(pool, NULL, true);
@@ -72,12 +74,20 @@ static void trim_pools(const struct pages_device *device)
 
 CUresult hook_reserve(struct pages_device *device, uint64_t size_bytes,
 		      struct ledger_charge *ret_charge)
+/* Before a no: is there more room, now that what was on its way back, or can be given back, is back? */
+static bool has_made_room(const struct pages_device *device)
+{
+	const bool has_left = hook_leaving_settle();
+	if (!pools_are_charged())
+		return has_left;
+	trim_pools(device);
+	return true;
+}
+
 {
 	int r = ledger_reserve(device, size_bytes, ret_charge);
-	if (r == -ENOMEM && pools_are_charged()) {
-		trim_pools(device);
+	if (r == -ENOMEM && has_made_room(device))
 		r = ledger_reserve(device, size_bytes, ret_charge);
-	}
 	return cu_from_errno(r);
 }
 
@@ -85,20 +95,16 @@ CUresult hook_reserve_managed(struct pages_device *device, uint64_t size_bytes,
 			      struct ledger_charge *ret_charge)
 {
 	int r = ledger_reserve_managed(device, size_bytes, ret_charge);
-	if (r == -ENOMEM && pools_are_charged()) {
-		trim_pools(device);
+	if (r == -ENOMEM && has_made_room(device))
 		r = ledger_reserve_managed(device, size_bytes, ret_charge);
-	}
 	return cu_from_errno(r);
 }
 
 CUresult hook_resize(struct ledger_charge *charge, uint64_t size_bytes)
 {
 	int r = ledger_resize(charge, size_bytes);
-	if (r == -ENOMEM && pools_are_charged()) {
-		trim_pools(charge->device);
+	if (r == -ENOMEM && has_made_room(charge->device))
 		r = ledger_resize(charge, size_bytes);
-	}
 	return cu_from_errno(r);
 }
 

@@ -41,5 +41,5 @@ int hook_pool_of(CUmemoryPool handle, struct pages_device *current, struct pool 
 /* Ask the driver what one pool has reserved, and charge that; as pools_settle(). */
 int hook_settle(struct pool *pool, const struct ledger_charge *advance, bool is_forced);
 
-/* The same for all pools, after a call that may have made them smaller. */
+/* The same for all pools, and for what leaves (hook_leaving.h), after a call that may have made it less. */
 void hook_settle_pools(void);

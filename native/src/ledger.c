@@ -181,6 +181,7 @@ static bool is_owned(uint16_t kind)
 	case LEDGER_ARRAY:
 	case LEDGER_MIPMAP:
 	case LEDGER_EXTERNAL:
+	case LEDGER_LEAVING:
 	case LEDGER_CONTEXT:
 	case LEDGER_CONTEXT_LIMIT:
 		return true;

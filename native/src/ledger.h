@@ -28,6 +28,7 @@ enum ledger_kind {
 	LEDGER_POOLED, /* its pool is charged, not it */
 	LEDGER_HANDLE,
 	LEDGER_MAPPING,
+	LEDGER_LEAVING, /* freed, but still there; by its event (hook_leaving.c) */
 	LEDGER_CONTEXT,
 	LEDGER_CONTEXT_LIMIT,
 	LEDGER_GREEN, /* which device a green context is of (hook_context.c) */

@@ -50,7 +50,7 @@ static struct measurements {
 	struct pair pairs[PAIRS];
 } devices[HAMID_DEVICES_MAX];
 
-static bool can_measure(void)
+bool measure_is_possible(void)
 {
 	return real.cuEventCreate && real.cuEventDestroy_v2 && real.cuEventRecord &&
 	       real.cuEventQuery && real.cuEventElapsedTime && real.cuStreamIsCapturing &&
@@ -75,7 +75,7 @@ static int relax(int mode)
 	return mode;
 }
 
-static bool is_done(CUevent event)
+bool measure_is_done(CUevent event)
 {
 	const int mode = relax(RELAXED);
 	const bool done = real.cuEventQuery(event) == CUDA_SUCCESS;
@@ -83,7 +83,7 @@ static bool is_done(CUevent event)
 	return done;
 }
 
-static CUresult record(CUstream stream, bool is_thread_form, CUevent event)
+CUresult measure_record(CUstream stream, bool is_thread_form, CUevent event)
 {
 	if (is_thread_form && real.cuEventRecord_ptsz)
 		return real.cuEventRecord_ptsz(event, stream);
@@ -106,7 +106,7 @@ static void forget_gone(struct measurements *all)
 
 static struct measurements *take(CUdevice ordinal)
 {
-	if (ordinal < 0 || ordinal >= HAMID_DEVICES_MAX || !can_measure() ||
+	if (ordinal < 0 || ordinal >= HAMID_DEVICES_MAX || !measure_is_possible() ||
 	    atomic_flag_test_and_set_explicit(&devices[ordinal].is_taken, memory_order_acquire))
 		return NULL;
 	struct measurements *all = &devices[ordinal];
@@ -186,7 +186,7 @@ static bool open_batch(struct measurements *all, const struct measure_launch *la
 	if (all->head - all->tail == PAIRS - 1 ||
 	    (cost_ns && cost_ns < SHORT_NS && launch->now_ns - all->ended_ns < SHORT_EVERY_NS) ||
 	    !make_events(pair, launch->there.context) ||
-	    record(launch->stream, launch->is_thread_form, pair->start) != CUDA_SUCCESS)
+	    measure_record(launch->stream, launch->is_thread_form, pair->start) != CUDA_SUCCESS)
 		return false;
 	pair->count = 0;
 	pair->charged_ns = 0;
@@ -214,7 +214,7 @@ static void close_batch(struct measurements *all, const struct measure_launch *l
 	const uint32_t cost_ns = costs_get(pair->kinds[pair->count - 1]);
 	const bool is_alone = all->last_ns - all->changed_ns >= ALONE_NS;
 	const bool is_short = cost_ns && cost_ns < SHORT_NS;
-	const bool is_idle = is_short && is_done(pair->start);
+	const bool is_idle = is_short && measure_is_done(pair->start);
 	pair->is_bound = is_idle || (is_short && !is_alone);
 	pair->early_ns = 0;
 	if (is_idle && pair->count == 1 && host_ns <= PROMPT_NS) {
@@ -222,7 +222,7 @@ static void close_batch(struct measurements *all, const struct measure_launch *l
 		pair->early_ns = host_ns / 4 * 3;
 		pair->is_bound = !is_alone;
 	}
-	all->head += record(launch->stream, launch->is_thread_form, pair->end) == CUDA_SUCCESS;
+	all->head += measure_record(launch->stream, launch->is_thread_form, pair->end) == CUDA_SUCCESS;
 	all->ended_ns = all->last_ns;
 	all->is_single = !all->is_single;
 }

@@ -25,6 +25,13 @@ struct measure_launch {
 	uint64_t now_ns;
 };
 
+/* Has the driver all that takes? */
+bool measure_is_possible(void);
+
+/* Put an event into the stream; and, at any time: has the stream got there? */
+CUresult measure_record(CUstream stream, bool is_thread_form, CUevent event);
+bool measure_is_done(CUevent event);
+
 /* Is this launch recorded into a graph, not run? */
 bool measure_is_captured(CUstream stream, bool is_thread_form);
 

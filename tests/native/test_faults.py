@@ -110,6 +110,31 @@ def test_what_is_captured_is_charged_when_it_runs_and_the_capture_stays_valid(fa
     assert charged["waited"] == 32
 
 
+def test_a_plain_block_freed_in_the_order_of_a_stream_is_charged_until_the_stream_gets_there(
+    faults,
+):
+    lines = faults("in-order", {"HAMID_SIM_CLOCK": "virtual"})
+
+    # What the driver holds beyond what is charged is code.
+    assert all(0 <= line["physical"] - line["charged"] < 10 * MIB for line in lines)
+    assert charged_mib(lines) == {
+        "a little": 2,
+        "plain": 62,
+        "freed behind work": 62,
+        "too early": 62,
+        "waited": 2,
+        "again": 62,
+        "freed again": 62,
+        "all but a little": 100,
+        "freed behind nothing": 2,
+        "in a context": 62,
+        "freed in it": 62,
+        "destroyed": 2,
+        "all but a little again": 100,
+    }
+    assert {case for case, result in results(lines).items() if result} == {"too early"}
+
+
 def test_what_threads_leave_behind_stays_charged_until_it_is_freed(faults):
     assert charged_mib(faults("threads")) == {"ended": 80, "freed by another": 0}
 

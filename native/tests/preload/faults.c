@@ -10,6 +10,7 @@
  *   faults capture      a stream that is captured
  *   faults threads      threads that end without giving back
  *   faults exec         a process that becomes another program
+ *   faults in-order     plain blocks, freed in the order of a stream that is busy
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -115,13 +116,18 @@ static void in_thread(void *(*body)(void *), void *argument)
 	pthread_join(thread, NULL);
 }
 
-static CUfunction some_function(void)
+static CUfunction function_named(const char *name)
 {
 	CUmodule module;
 	CUfunction function = NULL;
 	cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.address_size 64\n");
-	cuModuleGetFunction(&function, module, "sim_1000ns");
+	cuModuleGetFunction(&function, module, name);
 	return function;
+}
+
+static CUfunction some_function(void)
+{
+	return function_named("sim_1000ns");
 }
 
 static void act_no_context(void)
@@ -200,6 +206,39 @@ static void act_capture(void)
 	say("trimmed", cuDeviceGraphMemTrim(0));
 }
 
+static void free_behind_work(const char *what, CUdeviceptr address, CUstream stream)
+{
+	cuLaunchKernel(function_named("sim_50000000ns"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+	say(what, cuMemFreeAsync(address, stream));
+}
+
+static void act_in_order(void)
+{
+	CUcontext primary, context;
+	CUstream stream, other;
+	char byte;
+	route_start();
+	cuStreamCreate(&stream, 1);
+	const CUdeviceptr small = take("a little", 2);
+	CUdeviceptr address = take("plain", 60);
+	free_behind_work("freed behind work", address, stream);
+	take("too early", 60);
+	say("waited", cuStreamSynchronize(stream));
+	address = take("again", 60);
+	free_behind_work("freed again", address, stream);
+	cuMemcpyDtoH_v2(&byte, small, 1);
+	address = take("all but a little", 98);
+	say("freed behind nothing", cuMemFreeAsync(address, stream));
+	cuCtxGetCurrent(&primary);
+	cuCtxCreate_v2(&context, 0, 0);
+	cuStreamCreate(&other, 1);
+	address = take("in a context", 60);
+	free_behind_work("freed in it", address, other);
+	say("destroyed", cuCtxDestroy_v2(context));
+	cuCtxSetCurrent(primary);
+	take("all but a little again", 98);
+}
+
 static void *take_and_end(void *argument)
 {
 	CUcontext context = NULL;
@@ -250,6 +289,7 @@ int main(int argc, char **argv)
 		{"destroyed", act_destroyed},
 		{"reset", act_reset},
 		{"capture", act_capture},
+		{"in-order", act_in_order},
 		{"threads", act_threads},
 	};
 	if (argc != 2)

@@ -3,12 +3,76 @@
 
 #include "managed.h"
 #include "stream.h"
+#include "timeline.h"
 
 #ifndef MAP_32BIT
 #define MAP_32BIT 0 /* where the first version's addresses cannot be had, they are refused */
 #endif
 
 #define PITCH_GRAIN 512ull
+
+#define LATER_AT_MOST 1024
+
+static struct later {
+	uint64_t address; /* 0: a free place */
+	CUdevice device;
+	uint64_t position;
+} laters[LATER_AT_MOST]; /* under space_lock */
+static int later_count; /* atomic */
+
+static CUresult give(uint64_t address);
+
+CUresult memory_give_later(uint64_t address, CUstream handle)
+{
+	CUstream stream;
+	CUresult cr = stream_resolve(handle, &stream);
+
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	space_lock();
+	bool is_plain = block_find(address) != NULL;
+	struct later *place = NULL;
+
+	for (size_t i = 0; i < LATER_AT_MOST; i++) {
+		if (laters[i].address == address)
+			is_plain = false; /* it is freed already */
+		else if (!laters[i].address && !place)
+			place = &laters[i];
+	}
+	if (is_plain && place) {
+		*place = (struct later){.address = address,
+					.device = stream->object.context->device,
+					.position = __atomic_load_n(&stream->position, __ATOMIC_ACQUIRE)};
+		__atomic_fetch_add(&later_count, 1, __ATOMIC_RELEASE);
+	}
+	space_unlock();
+	if (!is_plain || !place)
+		return is_plain ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+	memory_give_reached();
+	return CUDA_SUCCESS;
+}
+
+void memory_give_reached(void)
+{
+	for (size_t i = 0; i < LATER_AT_MOST && __atomic_load_n(&later_count, __ATOMIC_ACQUIRE); i++) {
+		space_lock();
+		const struct later one = laters[i];
+
+		space_unlock();
+		if (!one.address || !timeline_is_done(one.device, one.position))
+			continue;
+		space_lock();
+		bool is_mine = laters[i].address == one.address;
+
+		if (is_mine)
+			laters[i].address = 0;
+		space_unlock();
+		if (!is_mine)
+			continue;
+		__atomic_fetch_sub(&later_count, 1, __ATOMIC_RELEASE);
+		give(one.address);
+	}
+}
 
 static CUresult take(uint64_t bytes, int map_flags, CUdeviceptr *ret_address)
 {
@@ -20,6 +84,7 @@ static CUresult take(uint64_t bytes, int map_flags, CUdeviceptr *ret_address)
 		cr = stream_unsafe_call(context);
 	if (cr != CUDA_SUCCESS)
 		return cr;
+	memory_give_reached();
 	space_lock();
 	cr = heap_take(&context->heap, bytes, map_flags, context, NULL, &block);
 	if (cr == CUDA_SUCCESS)

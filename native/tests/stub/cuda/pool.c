@@ -65,6 +65,7 @@ static void trim_at_sync(void *handle, void *device)
 
 void pool_at_sync(CUdevice device)
 {
+	memory_give_reached();
 	object_each(OBJECT_POOL, trim_at_sync, &device);
 }
 
@@ -160,7 +161,8 @@ SIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 		return graph_capture_free(graph, stream, address);
 	if (graph_free_outside(address) == CUDA_SUCCESS || pool_give(address) == CUDA_SUCCESS)
 		return CUDA_SUCCESS;
-	return foreign_close(address);
+	cr = memory_give_later(address, stream);
+	return cr == CUDA_SUCCESS ? cr : foreign_close(address);
 }
 
 SIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)

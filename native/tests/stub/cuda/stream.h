@@ -62,6 +62,13 @@ CUresult stream_unsafe_call(CUcontext context);
 /* Memory pools give back what they do not keep, at sync points. */
 void pool_at_sync(CUdevice device);
 
+/*
+ * A plain block is given back when the stream gets there, as seen at the next sync point or when memory is taken (memory.c).
+ * INVALID_VALUE when none begins there.
+ */
+CUresult memory_give_later(uint64_t address, CUstream handle);
+void memory_give_reached(void);
+
 /* Is the event of a capture joined by this stream? (capture.c) */
 CUresult capture_wait_event(CUstream stream, CUevent event);
 CUresult capture_record_event(CUstream stream, CUevent event);
