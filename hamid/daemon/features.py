@@ -55,12 +55,15 @@ class ClusterFeatures:
         if not self.has_match_conditions:
             missing.append(
                 "webhooks have no matchConditions: every new pod passes through the webhook, and "
-                "it must fail open, so a pod created while no replica answers is not admitted"
+                "it must fail open, so a pod created while no replica answers is not admitted; about "
+                "changes of pods it is not asked, so whoever may annotate a pod can change what the "
+                "books count of it, and what it gets until its container first starts"
             )
         if not self.has_validating_policies:
             missing.append(
                 "there is no ValidatingAdmissionPolicy: any node's replica could write to other "
-                "nodes and bind pods; RBAC alone cannot tell the nodes apart"
+                "nodes and bind pods, for RBAC alone cannot tell the nodes apart; and in namespaces "
+                "that the webhook is kept from, records of decisions can be forged"
             )
         if not self.version.has_binding_uid_check:
             missing.append(

@@ -50,6 +50,16 @@ async def test_what_a_cluster_lacks_is_said_with_what_it_costs(version, lacking,
         assert any(what in cost for cost in told), what
 
 
+@pytest.mark.parametrize(
+    ("version", "cost"),
+    [("1.27", "whoever may annotate a pod can change"), ("1.29", "can be forged")],
+)
+async def test_what_nobody_guards_on_an_older_cluster_is_said(version, cost, logs):
+    await discover(FakeKube(api=FakeApi(features=FakeFeatures(version=version))))
+
+    assert any(cost in entry["cost"] for entry in logs)
+
+
 async def test_what_an_administrator_switched_off_is_lacking_too(logs):
     policies = "validatingadmissionpolicies.admissionregistration.k8s.io"
     features = FakeFeatures(version="1.37", lacks=frozenset({policies}))
