@@ -258,34 +258,6 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr)
 		budget_correct(ticket->budget, -(int64_t)ticket->launch.charged_ns, ticket->rate);
 }
 
-/*
- * Run `call` of the real `symbol` as one launch of a function. Most are free, and then a jump: so all that takes
- * room on the stack is in a function of its own. A thread's first is never free; so `real` is filled when one is.
- */
-#define LAUNCH_HOOK(symbol, params, call, function_, blocks_, stream_, is_thread) \
-	static __attribute__((noinline)) CUresult admitted_##symbol params \
-	{ \
-		if (!real_load(REAL_CUDA) || !real.symbol) { \
-			launch_look_soon(); \
-			return CUDA_ERROR_NOT_INITIALIZED; \
-		} \
-		const struct launch_what what = { \
-			.handle = (function_), \
-			.blocks = (blocks_), \
-			.stream = (stream_), \
-			.is_thread_form = (is_thread), \
-		}; \
-		struct launch_ticket ticket; \
-		const CUresult may = launch_admit(&what, &ticket); \
-		return may == CUDA_SUCCESS ? launch_end(&ticket, real.symbol call) : may; \
-	} \
-	HOOK_EXPORT CUresult symbol params \
-	{ \
-		if (launch_is_free((function_), (blocks_), (stream_)) && real.symbol) \
-			return real.symbol call; \
-		return admitted_##symbol call; \
-	}
-
 /* A grid that the driver will refuse may overflow here, to no harm. */
 #define BLOCKS ((uint64_t)grid_x * grid_y * grid_z)
 

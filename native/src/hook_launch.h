@@ -21,8 +21,8 @@ struct launch_ticket {
 };
 
 struct launch_what {
-	const void *handle; /* of a function or an executable graph */
-	uint64_t blocks;    /* 0: a graph */
+	const void *handle; /* of a function or an executable graph; or it names a kind of copy (hook_fill.c) */
+	uint64_t blocks;    /* 0: a graph; of a copy, bytes */
 	CUstream stream;
 	bool is_thread_form;
 };
@@ -109,3 +109,31 @@ static inline CUresult launch_end(struct launch_ticket *ticket, CUresult cr)
 		launch_settle(ticket, cr);
 	return cr;
 }
+
+/*
+ * The hook `symbol`: run `call` of the real one as a launch. Most are free, and then a jump: so all that takes room on
+ * the stack is in a function of its own. A thread's first is never free; so `real` is filled when one is.
+ */
+#define LAUNCH_HOOK(symbol, params, call, function_, blocks_, stream_, is_thread) \
+	static __attribute__((noinline)) CUresult admitted_##symbol params \
+	{ \
+		if (!real_load(REAL_CUDA) || !real.symbol) { \
+			launch_look_soon(); \
+			return CUDA_ERROR_NOT_INITIALIZED; \
+		} \
+		const struct launch_what what = { \
+			.handle = (function_), \
+			.blocks = (blocks_), \
+			.stream = (stream_), \
+			.is_thread_form = (is_thread), \
+		}; \
+		struct launch_ticket ticket; \
+		const CUresult may = launch_admit(&what, &ticket); \
+		return may == CUDA_SUCCESS ? launch_end(&ticket, real.symbol call) : may; \
+	} \
+	HOOK_EXPORT CUresult symbol params \
+	{ \
+		if (launch_is_free((function_), (blocks_), (stream_)) && real.symbol) \
+			return real.symbol call; \
+		return admitted_##symbol call; \
+	}

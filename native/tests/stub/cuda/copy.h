@@ -1,4 +1,7 @@
-/* Copies and fills. They happen at once, whatever their stream still has to do. */
+/*
+ * Copies and fills. They happen at once, whatever their stream still has to do; fills and copies from device to device may
+ * be told to keep the device busy (HAMID_SIM_FILL_NS).
+ */
 #pragma once
 
 #include "array.h"
