@@ -26,7 +26,6 @@ typedef uint64_t cuuint64_t;
 
 /* What only passes through. */
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
-typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
 typedef struct CUmemAccessDesc_st CUmemAccessDesc;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
@@ -81,6 +80,8 @@ enum {
 	CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
 	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
 	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
+	CUDA_GRAPH_INSTANTIATE_ERROR = 1,
+	CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	CU_MEM_LOCATION_TYPE_HOST = 2,
 	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
@@ -194,6 +195,13 @@ typedef struct {
 	};
 	long long reserved2;
 } CUgraphNodeParams;
+
+typedef struct {
+	cuuint64_t flags;
+	CUstream hUploadStream;
+	CUgraphNode hErrNode_out;
+	int result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
 
 typedef struct {
 	int resourceType;

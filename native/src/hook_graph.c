@@ -135,7 +135,7 @@ HOOK_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 	return launch_graph(&real.cuGraphLaunch_ptsz, exec, stream, true);
 }
 
-static CUresult upload_graph(graph_call **call, CUgraphExec exec, CUstream stream)
+CUresult hook_graph_upload(CUgraphExec exec, CUstream stream, bool is_thread_form)
 {
 	struct launch launch;
 	if (!real_load(REAL_CUDA) || !*call)
@@ -146,18 +146,19 @@ static CUresult upload_graph(graph_call **call, CUgraphExec exec, CUstream strea
 
 HOOK_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
-	return upload_graph(&real.cuGraphUpload, exec, stream);
+	return hook_graph_upload(exec, stream, false);
 }
 
 HOOK_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
-	return upload_graph(&real.cuGraphUpload_ptsz, exec, stream);
+	return hook_graph_upload(exec, stream, true);
 }
 
 HOOK_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	if (!real_load(REAL_CUDA) || !real.cuDeviceGraphMemTrim)
 		return CUDA_ERROR_NOT_INITIALIZED;
+	graph_call **call = is_thread_form ? &real.cuGraphUpload_ptsz : &real.cuGraphUpload;
 	CUresult cr = real.cuDeviceGraphMemTrim(device);
 	hook_settle_pools();
 	return cr;

@@ -17,6 +17,9 @@ void hook_graph_note_free(CUdeviceptr address);
 uint64_t hook_graph_take_least(CUgraphExec exec, CUdevice ordinal);
 void hook_graph_put_back_least(CUgraphExec exec, CUdevice ordinal, uint64_t least_bytes);
 
+/* What the hook of cuGraphUpload does. */
+CUresult hook_graph_upload(CUgraphExec exec, CUstream stream, bool is_thread_form);
+
 /* For each ordinal whose bit is set. */
 #define HOOK_GRAPH_EACH(ordinal, devices) \
 	for (uint64_t left_ = (devices); left_; left_ &= left_ - 1) \

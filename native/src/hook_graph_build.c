@@ -200,21 +200,53 @@ HOOK_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph grap
 	return instantiated(real.cuGraphInstantiateWithFlags(exec, graph, flags), exec, graph);
 }
 
+typedef CUresult instantiate_call(CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *);
+
+/*
+ * The driver may be asked to upload the graph as well, which takes its memory: then that is done by our own hook of
+ * that, which reserves before. Nothing that the driver tells of the graph shows it.
+ */
+static CUresult instantiate_and_upload(instantiate_call *call, CUgraphExec *exec, CUgraph graph,
+				       CUDA_GRAPH_INSTANTIATE_PARAMS *parameters, bool is_thread_form)
+{
+	CUgraphExec made = NULL;
+	const cuuint64_t flags = parameters->flags;
+	parameters->flags = flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+	CUresult cr = instantiated(call(exec ? &made : NULL, graph, parameters), &made, graph);
+	parameters->flags = flags;
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = hook_graph_upload(made, parameters->hUploadStream, is_thread_form);
+	if (cr == CUDA_SUCCESS) {
+		*exec = made;
+	} else {
+		cuGraphExecDestroy(made);
+		parameters->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+	}
+	return cr;
+}
+
+/* `call`: where the driver's own is, once it is loaded. */
+static CUresult instantiate(instantiate_call **call, CUgraphExec *exec, CUgraph graph,
+			    CUDA_GRAPH_INSTANTIATE_PARAMS *parameters, bool is_thread_form)
+{
+	if (!real_load(REAL_CUDA) || !*call)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (parameters && (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) && hook_graph_devices())
+		return instantiate_and_upload(*call, exec, graph, parameters, is_thread_form);
+	return instantiated((*call)(exec, graph, parameters), exec, graph);
+}
+
 HOOK_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
 						  CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
 {
-	if (!real_load(REAL_CUDA) || !real.cuGraphInstantiateWithParams)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	return instantiated(real.cuGraphInstantiateWithParams(exec, graph, parameters), exec, graph);
+	return instantiate(&real.cuGraphInstantiateWithParams, exec, graph, parameters, false);
 }
 
 HOOK_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
 						       CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
 {
-	if (!real_load(REAL_CUDA) || !real.cuGraphInstantiateWithParams_ptsz)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	return instantiated(real.cuGraphInstantiateWithParams_ptsz(exec, graph, parameters), exec,
-			    graph);
+	return instantiate(&real.cuGraphInstantiateWithParams_ptsz, exec, graph, parameters, true);
 }
 
 /* Their notes go first, for the driver may give the handle to another thread at once. */

@@ -1,8 +1,8 @@
 """Check hooks.def against the vendor's own headers of several CUDA versions.
 
 Fails on a declared `cu*` function that audit/classes.txt does not class, on one that takes or frees
-memory and is neither hooked nor excused, on a hook whose parameters are not those of the vendor's
-typedef, and on a type of cuda_subset.h that is laid out differently.
+memory or starts work and is neither hooked nor excused, on a hook whose parameters are not those of
+the vendor's typedef, and on a type of cuda_subset.h that is laid out differently.
 
 Usage: audit.py NATIVE_DIR    (make audit). Downloads the headers once,
 with the runtimes for tests/native/test_replay.py, into build/.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CLASSES = frozenset({"alloc", "free", "launch", "context", "query", "capture", "plain"})
-MUST_BE_HOOKED = frozenset({"alloc", "free"})
+MUST_BE_HOOKED = frozenset({"alloc", "free", "launch"})
 NEEDED = ("cuda.h", "cudaTypedefs.h", "libcudart.so")
 INTERNAL = "-D__CUDA_API_VERSION_INTERNAL"  # the oldest forms, too
 MODES = ("", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM", INTERNAL)
@@ -39,6 +39,7 @@ LAYOUTS = {
     "CUDA_MEM_ALLOC_NODE_PARAMS": "poolProps bytesize dptr",
     "CUarrayMapInfo": "resource memOperationType memHandleType memHandle offset",
     "CUgraphNodeParams": "type alloc free",
+    "CUDA_GRAPH_INSTANTIATE_PARAMS": "flags hUploadStream hErrNode_out result_out",
 }
 VALUES = (
     "CU_STREAM_CAPTURE_STATUS_NONE",
@@ -52,6 +53,8 @@ VALUES = (
     "CU_GRAPH_NODE_TYPE_MEM_ALLOC",
     "CU_GRAPH_NODE_TYPE_MEM_FREE",
     "CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT",
+    "CUDA_GRAPH_INSTANTIATE_ERROR",
+    "CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD",
     "CU_MEM_LOCATION_TYPE_DEVICE",
     "CU_MEM_LOCATION_TYPE_HOST",
     "CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT",
@@ -80,6 +83,9 @@ VALUES = (
 )
 SINCE = {
     "CUgraphNodeParams": (12, 2),
+    "CUDA_GRAPH_INSTANTIATE_PARAMS": (12, 0),
+    "CUDA_GRAPH_INSTANTIATE_ERROR": (12, 0),
+    "CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD": (12, 0),
     "CU_MEM_LOCATION_TYPE_HOST": (12, 9),
     "CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT": (12, 9),
     "CU_MEM_ALLOCATION_TYPE_MANAGED": (13, 0),

@@ -68,6 +68,8 @@ struct graph_block *graph_block_new(CUdevice device, uint64_t bytes, CUdeviceptr
 void graph_block_drop(struct graph_block *block);
 struct graph_block *graph_block_share(struct graph_block *block);
 CUresult graph_block_back(struct graph_block *block, bool is_reused);
+/* Have so much idle that the block can be backed, unless it is. */
+CUresult graph_block_reserve(struct graph_block *block);
 bool graph_block_is_ours(CUdeviceptr address);
 
 /* INVALID_VALUE when it is no memory of a graph, or not allocated now. */

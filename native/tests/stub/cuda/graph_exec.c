@@ -5,6 +5,7 @@
 #include "timeline.h"
 
 #define AUTO_FREE_ON_LAUNCH 1ull
+#define UPLOAD 2ull
 #define INSTANTIATE_FLAGS 15ull
 
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
@@ -60,8 +61,10 @@ SIM_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph grap
 	SIM_ENTER();
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult cr = instantiate(exec, graph, params->flags);
+	CUresult cr = instantiate(exec, graph, params->flags & ~UPLOAD);
 
+	if (cr == CUDA_SUCCESS && (params->flags & UPLOAD))
+		cr = cuGraphUpload(*exec, params->hUploadStream);
 	params->hErrNode_out = NULL;
 	params->result_out = cr != CUDA_SUCCESS;
 	return cr;
@@ -151,6 +154,17 @@ SIM_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 	return cr;
 }
 
+/* The memory of its nodes is taken of the device, as for a launch, and lies ready for one. */
+static CUresult lay_ready(CUgraph graph)
+{
+	CUresult cr = CUDA_SUCCESS;
+
+	for (CUgraphNode node = graph->first; node && cr == CUDA_SUCCESS; node = node->next)
+		if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !node->is_disabled)
+			cr = graph_block_reserve(node->alloc.block);
+	return cr;
+}
+
 SIM_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 {
 	SIM_ENTER();
@@ -158,7 +172,7 @@ SIM_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 
 	if (cr == CUDA_SUCCESS && !object_is(OBJECT_EXEC, exec))
 		cr = CUDA_ERROR_INVALID_VALUE;
-	return cr;
+	return cr == CUDA_SUCCESS ? lay_ready(exec->graph) : cr;
 }
 
 /* Nodes are matched by their order. */

@@ -83,6 +83,30 @@ void graph_block_drop(struct graph_block *block)
 	free(block);
 }
 
+/* Called under space_lock. */
+static CUresult have_idle(CUdevice device, uint64_t bytes)
+{
+	uint64_t *of = figures[device];
+	uint64_t idle = of[MEM_RESERVED] - of[MEM_USED];
+	uint64_t more = bytes > idle ? bytes - idle : 0;
+	CUresult cr = heap_take_of_device(device, more);
+
+	if (cr == CUDA_SUCCESS)
+		of[MEM_RESERVED] += more;
+	raise(&of[MEM_RESERVED_HIGH], of[MEM_RESERVED]);
+	return cr;
+}
+
+CUresult graph_block_reserve(struct graph_block *block)
+{
+	space_lock();
+	CUresult cr = block->is_backed ? CUDA_SUCCESS :
+					 have_idle(block->span.device, block->span.bytes);
+
+	space_unlock();
+	return cr;
+}
+
 /* A launch gets to the node. What the last launch left is an error, unless it may be reused. */
 CUresult graph_block_back(struct graph_block *block, bool is_reused)
 {
@@ -93,14 +117,9 @@ CUresult graph_block_back(struct graph_block *block, bool is_reused)
 	if (block->is_backed && !is_reused) {
 		cr = CUDA_ERROR_INVALID_VALUE;
 	} else if (!block->is_backed) {
-		uint64_t idle = of[MEM_RESERVED] - of[MEM_USED];
-		uint64_t more = block->span.bytes > idle ? block->span.bytes - idle : 0;
-
-		cr = heap_take_of_device(block->span.device, more);
+		cr = have_idle(block->span.device, block->span.bytes);
 		if (cr == CUDA_SUCCESS) {
-			of[MEM_RESERVED] += more;
 			of[MEM_USED] += block->span.bytes;
-			raise(&of[MEM_RESERVED_HIGH], of[MEM_RESERVED]);
 			raise(&of[MEM_USED_HIGH], of[MEM_USED]);
 			block->is_backed = true;
 		}
