@@ -58,12 +58,14 @@ bool real_load(enum real_library library)
 
 	int saved_errno = errno;
 	real_dlsym_fn lookup = real_dlsym();
-	/* The reference is kept: the addresses must stay good for the life of the process. */
-	if (!lookup)
+	if (!lookup) {
+		errno = saved_errno;
 		return false;
+	}
 	void *(*load)(const char *, int) = NULL; /* ours is called like it */
 	void *found = lookup(RTLD_NEXT, "dlopen");
 	memcpy(&load, &found, sizeof load);
+	/* The reference is kept: the addresses must stay good for the life of the process. */
 	void *handle = load ? load(sonames[library], RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	/* Threads that meet here write the same: none waits for another, which may be gone after a fork. */
 	for (size_t i = 0; handle && i < sizeof rows / sizeof *rows; i++)

@@ -1,9 +1,14 @@
-/* Arrays and mipmapped arrays. Each takes 64 KiB at least, in the heap of its context. */
+/*
+ * Arrays and mipmapped arrays. Each takes 64 KiB at least, in the heap of its context, and what has rows takes whole
+ * tiles of them.
+ */
 #include "array.h"
 
 #include "stream.h"
 
 #define ARRAY_GRAIN (64ull << 10)
+#define TILE_BYTES 64ull /* of rows */
+#define TILE_ROWS 8ull
 #define LEVELS_MAX 32
 
 struct CUmipmappedArray_st {
@@ -19,7 +24,7 @@ static uint64_t format_bytes(int format)
 	switch (format) {
 	case 0x01: case 0x08: case 0xc0: case 0xc6:
 		return 1;
-	case 0x02: case 0x09: case 0x10: case 0xc3: case 0xc9:
+	case 0x02: case 0x09: case 0x10: case 0xc3: case 0xc4: case 0xc5: case 0xc9: case 0xca: case 0xcb:
 		return 2;
 	case 0x03: case 0x0a: case 0x20:
 		return 4;
@@ -38,18 +43,67 @@ static uint64_t at_least_one(uint64_t n)
 	return n ? n : 1;
 }
 
+static uint64_t up_to(uint64_t n, uint64_t part)
+{
+	return (n + part - 1) / part * part;
+}
+
+/* Of compressed formats, what 4 by 4 elements take; 0: it is none. Copies do not know these. */
+static uint64_t block_bytes(int format)
+{
+	bool is_small = format == 0x91 || format == 0x92 || format == 0x97 || format == 0x98; /* BC1, BC4 */
+
+	return is_small ? 8 : format >= 0x91 && format <= 0x9e ? 16 : 0;
+}
+
+/* Of formats with planes, what two elements take together; 0: it has none. Nor these. */
+static uint64_t pair_bytes(int format)
+{
+	switch (format) {
+	case 0xb0: /* NV12: 4:2:0 */
+		return 3;
+	case 0xa2: case 0xa5: /* NV16, YUY2: 4:2:2 */
+		return 4;
+	case 0x9f: case 0xa1: /* P010, P016: 4:2:0 of 16 bits */
+	case 0xb2: case 0xb4: /* 4:4:4 */
+		return 6;
+	case 0xa3: case 0xa4: case 0xa6: case 0xa7: case 0xa8: case 0xa9: case 0x50:
+		return 8;
+	case 0xb3: case 0xb5: /* 4:4:4 of 16 bits */
+		return 12;
+	case 0xb1:
+		return 16;
+	default:
+		return 0;
+	}
+}
+
+static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
+{
+	uint64_t row = shape->Width * array_element_bytes(shape);
+	uint64_t rows = at_least_one(shape->Height), slices = at_least_one(shape->Depth);
+
+	if (block_bytes(shape->Format))
+		return up_to(shape->Width, 4) / 4 * (up_to(rows, 4) / 4) * block_bytes(shape->Format) * slices;
+	if (pair_bytes(shape->Format))
+		return (shape->Width * rows * slices * pair_bytes(shape->Format) + 1) / 2;
+	if (shape->Height && shape->Format <= 0x20) {
+		row = up_to(row, TILE_BYTES);
+		rows = up_to(rows, TILE_ROWS);
+	}
+	return row * rows * slices;
+}
+
 static uint64_t shape_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
-	uint64_t rows = at_least_one(shape->Height) * at_least_one(shape->Depth);
-	uint64_t bytes = shape->Width * array_element_bytes(shape) * rows;
-
-	return (bytes + ARRAY_GRAIN - 1) / ARRAY_GRAIN * ARRAY_GRAIN;
+	return up_to(level_bytes(shape), ARRAY_GRAIN);
 }
 
 static bool is_good(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
 	bool has_channels = shape->NumChannels == 1 || shape->NumChannels == 2 ||
-			    shape->NumChannels == 4;
+			    shape->NumChannels == 4 ||
+			    (shape->NumChannels == 3 && (pair_bytes(shape->Format) || block_bytes(shape->Format)));
 
 	return shape->Width > 0 && format_bytes(shape->Format) > 0 && has_channels &&
 	       shape->Width <= 1 << 28 && shape->Height <= 1 << 17 && shape->Depth <= 1 << 15;
@@ -227,9 +281,9 @@ static uint64_t levels_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int 
 	for (unsigned int i = 0; i < levels; i++) {
 		CUDA_ARRAY3D_DESCRIPTOR at = level_shape(shape, i);
 
-		bytes += shape_bytes(&at);
+		bytes += level_bytes(&at);
 	}
-	return bytes;
+	return up_to(bytes, ARRAY_GRAIN);
 }
 
 SIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
@@ -264,7 +318,7 @@ SIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
 						     .address = address,
 						     .level_of = made,
 						     .device = context->device};
-		address += made->block ? shape_bytes(&made->level[i].shape) : 0;
+		address += made->block ? level_bytes(&made->level[i].shape) : 0;
 		object_register(&made->level[i].object);
 	}
 	*array = made;
