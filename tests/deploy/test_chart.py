@@ -184,6 +184,8 @@ def test_an_unknown_value_is_an_error(value):
         "devicePlugin.contextMemoryMib=-1",
         "scheduler.defaultSchedulerPolicy.nodeSchedulerPolicy=pack",
         "resourceName=gpu",
+        "devicePlugin.updateStrategy.rollingUpdate.maxUnavailable=0",
+        "devicePlugin.updateStrategy.rollingUpdate.maxUnavailable=0%",
     ],
 )
 def test_a_value_out_of_range_is_an_error(value):
@@ -299,6 +301,13 @@ def test_any_setting_of_the_daemon_can_be_given_and_goes_before_what_the_chart_m
     assert made.web.body_limit_bytes == 16_777_216
     assert made.plugin.device_split_count == 3
     assert made.plugin.device_memory_scaling == 1
+
+
+def test_the_schedulers_service_selects_no_pods_for_the_leader_says_where_it_is():
+    objects = rendered()
+
+    assert "selector" not in objects["Service", "hamid-scheduler"]["spec"]
+    assert "selector" in objects["Service", "hamid-webhook"]["spec"]
 
 
 def test_the_old_node_port_of_the_scheduler_is_the_default():
