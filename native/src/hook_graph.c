@@ -138,6 +138,7 @@ HOOK_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 CUresult hook_graph_upload(CUgraphExec exec, CUstream stream, bool is_thread_form)
 {
 	struct launch launch;
+	graph_call **call = is_thread_form ? &real.cuGraphUpload_ptsz : &real.cuGraphUpload;
 	if (!real_load(REAL_CUDA) || !*call)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	CUresult cr = begin(exec, stream, &launch);
@@ -158,7 +159,6 @@ HOOK_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	if (!real_load(REAL_CUDA) || !real.cuDeviceGraphMemTrim)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	graph_call **call = is_thread_form ? &real.cuGraphUpload_ptsz : &real.cuGraphUpload;
 	CUresult cr = real.cuDeviceGraphMemTrim(device);
 	hook_settle_pools();
 	return cr;

@@ -49,9 +49,9 @@ int hook_settle(struct pool *pool, const struct ledger_charge *advance, bool is_
 
 void hook_settle_pools(void)
 {
+	hook_leaving_settle();
 	if (!pools_are_charged())
 		return;
-	hook_leaving_settle();
 	for (struct pool *pool = pools_next_charged(NULL); pool; pool = pools_next_charged(pool)) {
 		pools_touch(pool);
 		hook_settle(pool, NULL, true);
@@ -72,8 +72,6 @@ static void trim_pools(const struct pages_device *device)
 	hook_settle_pools();
 }
 
-CUresult hook_reserve(struct pages_device *device, uint64_t size_bytes,
-		      struct ledger_charge *ret_charge)
 /* Before a no: is there more room, now that what was on its way back, or can be given back, is back? */
 static bool has_made_room(const struct pages_device *device)
 {
@@ -84,6 +82,8 @@ static bool has_made_room(const struct pages_device *device)
 	return true;
 }
 
+CUresult hook_reserve(struct pages_device *device, uint64_t size_bytes,
+		      struct ledger_charge *ret_charge)
 {
 	int r = ledger_reserve(device, size_bytes, ret_charge);
 	if (r == -ENOMEM && has_made_room(device))
