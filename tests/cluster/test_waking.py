@@ -15,20 +15,24 @@ import pytest
 
 from hamid.codec.node_annotation import encode_node_inventory
 from hamid.model.names import DEVICE_CORDON, NODE_REGISTER
-from tests.cluster.fleet import gpu_pod
+from tests.cluster.fleet import RESOURCES, gpu_pod
 from tests.cluster.one_card import CARD_MIB, inventory, one_card_fleet
+from tests.cluster.rawapi import patch_call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.cluster.fleet import Fleet
 
 PORT = 21443
 NODES = 4
-SOON_S = (
-    20.0  # far from the next flush, which comes after five minutes; bench-wakeup has the figure
-)
+# Far from the next flush, which comes after five minutes. On a machine that has nothing else to do it
+# is well under a second (bench-wakeup has the figure), but how much else there is to do is not ours.
+SOON_S = 20.0
 FEW = 8
+# What is asked for is three seconds. kube-scheduler lets a pod rest after each try in vain, for one
+# second after the first, then for two, then four: who is tried no more often does not rest for longer.
+TRIES = 3
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +82,8 @@ def test_d13_a_pod_that_waits_for_one_that_ends_is_bound_within_seconds(fleet: F
     bound_at_s = fleet.watch.wait_bound(["pod-y"], timeout_s=60)
 
     assert bound_at_s - ended_at_s < SOON_S
-    assert tried_in_vain <= FEW
-    assert filter_calls(fleet) - before <= tried_in_vain + FEW
+    assert 1 <= tried_in_vain < TRIES
+    assert filter_calls(fleet) - before <= TRIES
     fleet.books().check()
 
 
@@ -121,6 +125,58 @@ def test_a_card_that_is_healthy_again_wakes_the_pod_that_waits_for_it(fleet: Fle
     fleet.annotate_node(node, {NODE_REGISTER: encode_node_inventory(well)})
 
     assert fleet.watch.wait_bound(["pod-y"], timeout_s=60) - healed_at_s < SOON_S
+
+
+@pytest.fixture
+def node(fleet: Fleet, holder: str) -> Iterator[str]:
+    """The holder's; it may be made anew with other cards, and gets its own back."""
+    name = fleet.watch.pods[holder]["spec"]["nodeName"]
+    yield name
+    fleet.annotate_node(name, {NODE_REGISTER: encode_node_inventory(inventory(name))})
+
+
+def show_registration(fleet: Fleet, node: str, *, is_there: bool) -> None:
+    text = encode_node_inventory(inventory(node)) if is_there else None
+    fleet.annotate_node(node, {NODE_REGISTER: text})
+
+
+def show_slots(fleet: Fleet, node: str, *, is_there: bool) -> None:
+    """As the kubelet does, which counts what its device plugin offers."""
+    status = {"allocatable": {RESOURCES.count: "10" if is_there else "0"}}
+    fleet.api.call_all([patch_call(f"/api/v1/nodes/{node}/status", {"status": status})])
+
+
+@pytest.mark.parametrize("show", [show_registration, show_slots])
+def test_a_node_whose_cards_are_back_wakes_the_pod_that_waits(
+    fleet: Fleet, holder: str, node: str, show: Callable[..., None]
+):
+    show(fleet, node, is_there=False)
+    fleet.delete_pods([holder])
+    create(fleet, "pod-y")
+    wait_refused(fleet, "pod-y")
+
+    back_at_s = time.monotonic()
+    show(fleet, node, is_there=True)
+
+    assert fleet.watch.wait_bound(["pod-y"], timeout_s=60) - back_at_s < SOON_S
+    assert fleet.watch.pods["pod-y"]["spec"]["nodeName"] == node
+    fleet.books().check()
+
+
+def test_a_node_that_is_deleted_and_made_anew_wakes_the_pod_that_waits(
+    fleet: Fleet, holder: str, node: str
+):
+    fleet.api.call("DELETE", f"/api/v1/nodes/{node}")
+    fleet.delete_pods([holder])
+    create(fleet, "pod-y")
+    wait_refused(fleet, "pod-y")
+
+    made_at_s = time.monotonic()
+    fleet.create_nodes([node])
+
+    assert fleet.watch.wait_bound(["pod-y"], timeout_s=60) - made_at_s < SOON_S
+    assert fleet.watch.pods["pod-y"]["spec"]["nodeName"] == node
+    fleet.books().check()
 
 
 @pytest.mark.usefixtures("holder")

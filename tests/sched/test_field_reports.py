@@ -76,12 +76,15 @@ ELSEWHERE = {
     ),
     "d12": (
         "sched/test_cache.py::test_a_lost_delete_is_healed_by_the_next_list",
+        "daemon/test_replicas_in_time.py::test_d12_a_leader_that_goes_on_makes_up_for_a_deletion_that_it_never_saw",
         "cluster/test_fleet.py::test_deletions_that_no_leader_saw_are_healed_by_the_list",
     ),
     "d13": (
+        "daemon/test_replicas_in_time.py::test_d13_a_pod_is_bound_within_three_seconds_though_the_leader_learns_late_of_the_room",
         "cluster/test_waking.py::test_d13_a_pod_that_waits_for_one_that_ends_is_bound_within_seconds",
     ),
     "d14": (
+        "daemon/test_replicas_in_time.py::test_d14_nodes_never_vanish_and_pods_are_bound_once_while_leaders_are_killed_and_frozen",
         "cluster/test_replicas.py::test_pods_are_bound_once_while_leaders_are_killed_and_frozen",
     ),
     "d15": (
@@ -101,7 +104,13 @@ ELSEWHERE = {
     ),
     "HAMi#620, #591": ("sched/placement/test_explain.py::test_too_few_cards_on_several_nodes",),
     "HAMi#1528": ("sched/placement/test_place.py::test_a_container_gets_distinct_cards",),
-    "HAMi#812, #1557": ("cluster/test_waking.py::test_a_node_that_comes_wakes_the_pod_that_waits",),
+    "HAMi#812, #1557": (
+        "sched/test_waker.py::test_a_node_whose_cards_were_away_makes_room_once_they_are_back",
+        "sched/test_waker.py::test_a_node_that_is_deleted_and_made_anew_makes_room",
+        "cluster/test_waking.py::test_a_node_that_comes_wakes_the_pod_that_waits",
+        "cluster/test_waking.py::test_a_node_whose_cards_are_back_wakes_the_pod_that_waits",
+        "cluster/test_waking.py::test_a_node_that_is_deleted_and_made_anew_wakes_the_pod_that_waits",
+    ),
     "HAMi#1875": (
         "cluster/test_waking.py::test_a_card_that_is_healthy_again_wakes_the_pod_that_waits_for_it",
     ),
@@ -109,7 +118,11 @@ ELSEWHERE = {
         "cluster/test_slices.py::test_a_pod_of_the_gap_between_two_leaders_is_bound_once",
     ),
     "HAMi#1458": (
+        "daemon/test_replicas_in_time.py::test_d12_a_leader_that_goes_on_makes_up_for_a_deletion_that_it_never_saw",
         "sched/test_schedules.py::test_the_books_are_right_and_nothing_is_promised_twice_nor_beyond_a_quota",
+    ),
+    "HAMi#1899": (
+        "daemon/test_replicas_in_time.py::test_d14_nodes_never_vanish_and_pods_are_bound_once_while_leaders_are_killed_and_frozen",
     ),
     "HAMi#303": ("sched/test_bind.py::test_a_failed_bind_frees_the_room",),
     "HAMi#538": ("sched/placement/test_fit.py::test_amounts",),
@@ -163,7 +176,10 @@ ELSEWHERE = {
         "sched/test_extender.py::test_whole_nodes_are_refused_with_what_to_set",
         "deploy/test_chart.py::test_kube_scheduler_shows_the_extender_every_node_and_only_our_pods",
     ),
-    "HAMi#2880": ("sched/placement/test_properties.py::test_a_refusal_has_true_reasons",),
+    "HAMi#2880": (
+        "sched/placement/test_properties.py::test_a_refusal_has_true_reasons",
+        "sched/placement/test_properties.py::test_a_refusal_names_exactly_the_cards_that_do_not_do",
+    ),
     "HAMi#1336": ("sched/placement/test_fit.py::test_what_the_device_is",),
     # Admission, and what the scheduler shows.
     "HAMi#611, #790": (

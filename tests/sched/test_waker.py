@@ -297,6 +297,58 @@ async def test_a_cordon_that_is_lifted_makes_room(crowd):
     assert await crowd.is_woken(call)
 
 
+@pytest.mark.parametrize(
+    ("away", "back", "part"),
+    [
+        (
+            {"metadata": {"annotations": {wire.NODE_REGISTER: None}}},
+            {"metadata": {"annotations": ONE_CARD["metadata"]["annotations"]}},
+            None,
+        ),
+        (
+            {"status": {"allocatable": {"nvidia.com/gpu": "0"}}},
+            {"status": {"allocatable": {"nvidia.com/gpu": "10"}}},
+            "status",
+        ),
+    ],
+    ids=["registration", "slots"],
+)
+async def test_a_node_whose_cards_were_away_makes_room_once_they_are_back(crowd, away, back, part):
+    async def change(patch):
+        kind = PatchKind.MERGE
+        await crowd.world.kube.patch(NODES, "node-a", patch, kind=kind, subresource=part)
+        await crowd.world.sync()
+
+    await crowd.leave()
+    await change(away)
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+    await crowd.waker.step()
+    assert not await crowd.is_woken(call)
+
+    await change(back)
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(call)
+
+
+async def test_a_node_that_is_deleted_and_made_anew_makes_room(crowd):
+    """kube-scheduler sees it first, and asks about it while our books do not know it."""
+    await crowd.leave()
+    await crowd.world.create(registered("node-b", make_devices(1, memory_mib=10_000)))
+    await crowd.world.kube.delete(NODES, "node-a")
+    await crowd.world.sync()
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+
+    await crowd.world.kube.create(NODES, ONE_CARD)
+    assert not (await crowd.world.filter(call)).node_names
+    await crowd.waker.step()
+    assert not await crowd.is_woken(call)
+    await crowd.world.sync()
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(call)
+
+
 async def test_a_reservation_that_ends_makes_room(crowd):
     await crowd.leave()
     (first,) = await crowd.world.create(waiting("uid-1", mib=30_000))
