@@ -1,7 +1,8 @@
 """What holds for all pods and nodes; small enough that brute force can be asked as well."""
 
+from collections import Counter
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import chain, combinations, product
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hamid.model.node import NO_HOST, HostAmount
 from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import NODE_POLICIES, ContainerKind, DeviceSelection, PolicyName
 from hamid.model.shortfall import Resource
-from hamid.sched.placement.fit import OF_THE_DEVICE, share_on
+from hamid.sched.placement.fit import share_on
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import (
     NodePlacement,
@@ -118,15 +119,71 @@ def test_what_is_placed_is_within_capacity_in_every_dimension(request_, node, po
 
 @given(requests(), nodes(), policies)
 def test_a_refusal_has_true_reasons(request_, node, policies_):
+    """All that stands against one container, on all cards, wherever those before it are."""
     outcome = place_on_node(request_, node, policies=policies_)
     if isinstance(outcome, NodePlacement):
         return
 
-    for found in outcome.shortfalls:
-        if found.resource in OF_THE_DEVICE or found.resource is Resource.REGISTRATION:
-            continue
-        over = found.used + found.requested - found.capacity
-        assert over > 0 or (over == 0 and found.resource is Resource.CORE_PERCENT)
+    said = Counter(
+        (s.device_uuid, s.resource, s.requested, s.used, s.capacity) for s in outcome.shortfalls
+    )
+
+    assert said
+    assert said in list(dead_ends(request_, node))
+
+
+@given(requests(max_containers=1), nodes(), policies)
+def test_a_refusal_names_exactly_the_cards_that_do_not_do(request_, node, policies_):
+    outcome = place_on_node(request_, node, policies=policies_)
+    if isinstance(outcome, NodePlacement):
+        return
+
+    (container,) = request_.requests
+    refused = {s.device_uuid for s in outcome.shortfalls} - {None}
+    assert refused == {u.device.device_uuid for u in node.usages if not is_room(u, container, [])}
+    assert outcome.card_count == len(node.usages)
+    assert outcome.fitting_count == len(node.usages) - len(refused)
+
+
+def dead_ends(request_, node):
+    """What is to be said of each container that too few cards are left for."""
+    if not node.usages:
+        yield Counter([(None, Resource.REGISTRATION, 0, 0, 0)])
+        return
+    for depth, container in enumerate(request_.requests):
+        before = replace(request_, requests=request_.requests[:depth])
+        for choice in choices_of(before, node):
+            if not is_valid(before, node, choice):
+                continue
+            beside = beside_of(container, zip(before.requests, choice, strict=True))
+            lacking = [lacks(u, container, there(n, beside)) for n, u in enumerate(node.usages)]
+            unfit = sum(map(bool, lacking))
+            total = len(node.usages)
+            if total - unfit < container.device_count:
+                count = (None, Resource.DEVICE_COUNT, container.device_count, unfit, total)
+                yield Counter([count, *chain.from_iterable(lacking)])
+
+
+def lacks(usage, container, beside):
+    """All that stands against the container on a card that these others of its pod have, too."""
+    device = usage.device
+    share = share_on(device, container)
+    memory = usage.memory_used_mib + sum(share_on(device, o).memory_mib for o in beside)
+    cores = usage.core_used_percent + sum(o.core_percent for o in beside)
+    slots = usage.slots_used + len(beside)
+    is_held = usage.exclusive_count or any(o.is_exclusive for o in beside)
+    asked = container.core_percent
+    found = (
+        (not device.is_healthy, Resource.HEALTH, 0, 0, 0),
+        (slots >= device.slot_count, Resource.SLOTS, 1, slots, device.slot_count),
+        (
+            memory + share.memory_mib > device.memory_mib,
+            *(Resource.MEMORY_MIB, share.memory_mib, memory, device.memory_mib),
+        ),
+        (cores + max(asked, 1) > 100, Resource.CORE_PERCENT, asked, cores, 100),
+        (is_held or (asked == 100 and slots), Resource.EXCLUSIVITY, asked, slots, 0),
+    )
+    return [(device.device_uuid, *said) for is_lacking, *said in found if is_lacking]
 
 
 @given(requests(), nodes(), policies)
@@ -194,36 +251,30 @@ def is_valid(request_, node, choice):
     """Whether every container finds its place at the moment when it starts."""
     started = []
     for container, indices in zip(request_.requests, choice, strict=True):
-        beside = [
-            (other, where)
-            for other, where in started
-            if other.kind is ContainerKind.SIDECAR
-            or (other.kind is ContainerKind.APP and container.kind is not ContainerKind.INIT)
-        ]
-        for index in indices:
-            there = [other for other, where in beside if index in where]
-            if not is_room(node.usages[index], container, there):
-                return False
+        beside = beside_of(container, started)
+        if not all(is_room(node.usages[n], container, there(n, beside)) for n in indices):
+            return False
         started.append((container, indices))
     return True
 
 
+def beside_of(container, started):
+    """Those that still run when the container starts, and the cards of each."""
+    return [
+        (other, where)
+        for other, where in started
+        if other.kind is ContainerKind.SIDECAR
+        or (other.kind is ContainerKind.APP and container.kind is not ContainerKind.INIT)
+    ]
+
+
+def there(index, beside):
+    """Those of them that have this card."""
+    return [other for other, where in beside if index in where]
+
+
 def is_room(usage, container, beside):
-    device = usage.device
-    share = share_on(device, container)
-    memory = usage.memory_used_mib + sum(share_on(device, o).memory_mib for o in beside)
-    cores = usage.core_used_percent + sum(o.core_percent for o in beside)
-    slots = usage.slots_used + len(beside)
-    whole = usage.exclusive_count + sum(o.is_exclusive for o in beside)
-    return (
-        device.is_healthy
-        and slots < device.slot_count
-        and memory + share.memory_mib <= device.memory_mib
-        and cores + share.core_percent <= device.core_percent
-        and cores < device.core_percent
-        and not whole
-        and not (container.is_exclusive and slots)
-    )
+    return not lacks(usage, container, beside)
 
 
 @given(requests(), st.lists(nodes(), max_size=4), policies, st.randoms())
