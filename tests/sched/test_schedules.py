@@ -5,6 +5,7 @@ Two hundred of them, or with HAMID_LONG=1 ten thousand.
 
 import asyncio
 import os
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -15,17 +16,18 @@ from hamid.errors import HamidError
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.model.device import WHOLE_DEVICE_PERCENT
-from hamid.model.quota import charge
+from hamid.model.quota import NO_CHARGE, QuotaResource, charge
 from hamid.sched.sinks import NodeSink, PodSink
 from tests.builders import container_object
 from tests.sched.builders import make_devices
 from tests.sched.objects import added, deleted, modified, quota_object, registered, waiting
 from tests.sched.world import Call, World
 
-NODE_COUNT = 2
-CARD_COUNT = 2
-CARD_MIB = 8_000
-SLOTS = 3
+QUOTA_RESOURCES = {
+    "gpu": QuotaResource.CARDS,
+    "gpumem": QuotaResource.MEMORY_MIB,
+    "gpucores": QuotaResource.CORE_PERCENT,
+}
 
 SHAPES = (
     {"containers": (container_object("a", {"gpu": 1, "gpumem": 3_000, "gpucores": 30}),)},
@@ -49,6 +51,7 @@ SHAPES = (
         ],
     },
     {"containers": (container_object("a"),)},
+    {"containers": (container_object("a", {"gpu": 1, "gpumem-percentage": 40, "gpucores": 20}),)},
 )
 
 IS_LONG = os.environ.get("HAMID_LONG") == "1"  # noqa: TID251 - whoever runs the tests says so
@@ -56,19 +59,38 @@ IS_LONG = os.environ.get("HAMID_LONG") == "1"  # noqa: TID251 - whoever runs the
 INITIALIZED = {"type": "Initialized", "status": "True"}
 
 
-class Schedule:
-    """Steps, each picked by numbers; those that make no sense at the moment do nothing."""
+class Size(NamedTuple):
+    """What there is of a node, each of whose cards is like the others."""
 
-    def __init__(self, quota_mib=None):
-        self.quota_mib = quota_mib
+    cards: int
+    card_mib: int
+    slots: int
+
+    def devices(self, **options):
+        return make_devices(self.cards, memory_mib=self.card_mib, slot_count=self.slots, **options)
+
+
+class Schedule:
+    """Steps, each picked by numbers; those that make no sense at the moment do nothing.
+
+    Args:
+        sizes: of the nodes `n0`, `n1`, …
+        quotas: what each allows, by the short name of the resource.
+    """
+
+    def __init__(self, sizes, quotas):
+        self.sizes = {f"n{number}": size for number, size in enumerate(sizes)}
+        self.quotas = quotas
         self.world = World(pod_wait_s=0.001, sync_wait_s=0.001)
         self.count = 0
 
     async def begin(self):
-        devices = make_devices(CARD_COUNT, memory_mib=CARD_MIB, slot_count=SLOTS)
-        self.nodes = {f"n{i}": registered(f"n{i}", devices) for i in range(NODE_COUNT)}
-        quotas = [] if self.quota_mib is None else [quota_object(gpumem=self.quota_mib)]
+        self.nodes = {name: registered(name, size.devices()) for name, size in self.sizes.items()}
+        quotas = (quota_object(f"q{n}", **hard) for n, hard in enumerate(self.quotas))
         await self.world.create(*self.nodes.values(), *quotas)
+
+    def name(self, number):
+        return f"n{number % len(self.sizes)}"
 
     async def pods(self):
         return (await self.world.kube.list(PODS)).items
@@ -114,7 +136,7 @@ class Schedule:
     async def bind_to(self, pod, where):
         call = call_of(pod)
         try:
-            await self.world.binder.bind(call.bind(f"n{where % NODE_COUNT}"))
+            await self.world.binder.bind(call.bind(self.name(where)))
         except HamidError:
             return
 
@@ -162,6 +184,10 @@ class Schedule:
         for number in picks:
             await self.delete(4 * number + 1, is_lost=1)
             await self.assert_right()
+        self.world.clock.advance(self.world.settings.confirmation_ttl_s)
+        await self.relist()
+        await self.assert_right()
+        await self.assert_metrics_are_right()
 
     async def relist(self, *_):
         await self.world.sync()
@@ -170,14 +196,11 @@ class Schedule:
         self.world.clock.advance(number % 10)
 
     async def lose_node(self, number, _):
-        name = f"n{number % NODE_COUNT}"
-        NodeSink(self.world.cache).apply(deleted(self.nodes[name]))
+        NodeSink(self.world.cache).apply(deleted(self.nodes[self.name(number)]))
 
     async def change_node(self, number, how):
-        name = f"n{number % NODE_COUNT}"
-        devices = make_devices(
-            CARD_COUNT, memory_mib=CARD_MIB, slot_count=SLOTS, is_healthy=how % 3 > 0
-        )
+        name = self.name(number)
+        devices = self.sizes[name].devices(is_healthy=how % 3 > 0)
         node = registered(name, devices, cordoned=["card-0"] if how % 3 == 1 else ())
         await self.world.kube.patch(
             NODES,
@@ -203,7 +226,7 @@ class Schedule:
 
     async def assert_cluster_is_within_capacity(self):
         """By what the pods themselves say, whatever our books think."""
-        used, charged_mib = {}, 0
+        used, charged = {}, NO_CHARGE
         for pod in await self.pods():
             status = pod.get("status") or {}
             if "nodeName" not in pod["spec"] or status.get("phase") == "Succeeded":
@@ -211,15 +234,28 @@ class Schedule:
             if (allocation := read_allocation(pod)) is None:
                 continue
             is_initialized = INITIALIZED in status.get("conditions", ())
-            charged_mib += charge(allocation, is_initialized=is_initialized).memory_mib
+            charged += charge(allocation, is_initialized=is_initialized)
             for uuid, hold in allocation.holds(is_initialized=is_initialized).items():
                 used.setdefault((allocation.node_name, uuid), []).append(hold)
-        for holds in used.values():
-            assert sum(hold.memory_mib for hold in holds) <= CARD_MIB
+        for (node_name, _), holds in used.items():
+            size = self.sizes[node_name]
+            assert sum(hold.memory_mib for hold in holds) <= size.card_mib
             assert sum(hold.core_percent for hold in holds) <= WHOLE_DEVICE_PERCENT
-            assert sum(hold.slots for hold in holds) <= SLOTS
+            assert sum(hold.slots for hold in holds) <= size.slots
             assert len(holds) == 1 or not any(hold.is_exclusive for hold in holds)
-        assert self.quota_mib is None or charged_mib <= self.quota_mib
+        for hard in self.quotas:
+            for key, amount in hard.items():
+                assert charged.of(QUOTA_RESOURCES[key]) <= amount
+        return charged
+
+    async def assert_metrics_are_right(self):
+        """Once the watches have told all: /metrics says what the pods say."""
+        charged = await self.assert_cluster_is_within_capacity()
+        for number, hard in enumerate(self.quotas):
+            for key in hard:
+                labels = {"quota": f"q{number}", "key": f"limits.nvidia.com/{key}"}
+                said = self.world.metric("hamid_sched_quota_used", namespace="default", **labels)
+                assert said == charged.of(QUOTA_RESOURCES[key])
 
 
 STEPS = (
@@ -254,8 +290,8 @@ def call_of(pod):
     return Call(meta["uid"], meta["namespace"], meta["name"])
 
 
-async def run(steps, quota_mib, picks):
-    schedule = Schedule(quota_mib)
+async def run(steps, sizes, quotas, picks):
+    schedule = Schedule(sizes, quotas)
     await schedule.begin()
     for name, first, second in steps:
         await getattr(schedule, name)(first, second)
@@ -263,6 +299,19 @@ async def run(steps, quota_mib, picks):
     await schedule.relist()
     await schedule.assert_right()
     await schedule.end_all(picks)
+
+
+SIZES = st.builds(
+    Size, st.integers(1, 3), st.sampled_from([8_000, 5_000, 12_000]), st.integers(1, 4)
+)
+QUOTAS = st.fixed_dictionaries(
+    {},
+    optional={
+        "gpumem": st.sampled_from([12_000, 21_000]),
+        "gpucores": st.sampled_from([60, 150]),
+        "gpu": st.integers(1, 5),
+    },
+)
 
 
 @pytest.mark.slow
@@ -274,10 +323,11 @@ async def run(steps, quota_mib, picks):
         min_size=10,
         max_size=40,
     ),
-    st.sampled_from([None, 12_000, 21_000]),
+    st.lists(SIZES, min_size=1, max_size=3),
+    st.lists(QUOTAS, max_size=2),
     st.lists(st.integers(0, 9), max_size=10),
 )
 def test_the_books_are_right_and_nothing_is_promised_twice_nor_beyond_a_quota(
-    steps, quota_mib, picks
+    steps, sizes, quotas, picks
 ):
-    asyncio.run(run(steps, quota_mib, picks))
+    asyncio.run(run(steps, sizes, quotas, picks))
