@@ -1,3 +1,5 @@
+from contextlib import contextmanager
+
 import pytest
 
 from hamid.errors import RequestError
@@ -34,10 +36,38 @@ def shape(mib):
 
 
 async def explained(world, name):
-    before = world.cache.snapshots(), world.cache.reservations()
-    answer = await explainer_of(world).explain("default", name)
-    assert (world.cache.snapshots(), world.cache.reservations()) == before
-    return answer
+    with nothing_changed(world):
+        return await explainer_of(world).explain("default", name)
+
+
+async def fitted(world, pod, what_if):
+    with nothing_changed(world):
+        return await explainer_of(world).fit(pod, what_if)
+
+
+@contextmanager
+def nothing_changed(world):
+    """Nothing is booked, reserved, promised, learned or written by a question."""
+    before = all_of(world)
+    yield
+    assert all_of(world) == before
+
+
+def all_of(world):
+    cache, extender, arrivals = world.cache, world.extender, world.binder.arrivals
+    return {
+        "nodes": cache.snapshots(),
+        "pods": cache.pod_records(),
+        "reservations": cache.reservations(),
+        "quotas": tuple(cache.quotas.all()),
+        "times of freed room": cache.freed.serial,
+        "nominations": tuple(extender.nominations),
+        "refused": dict(extender.refused.tries()),
+        "verdicts": extender.explanations.all(),
+        "what usually comes": arrivals.typical,
+        "arrivals": dict(arrivals._weights),
+        "requests": world.kube.requests.by(),
+    }
 
 
 async def test_a_waiting_pod_is_told_what_is_lacking_and_what_would_help(world):
@@ -74,11 +104,11 @@ async def test_a_pod_that_waits_for_its_quota_is_told_by_how_much(world):
 async def test_it_is_said_how_many_pods_a_quota_has_room_for(world):
     await world.create(registered(), quota_object(gpumem=2_500))
 
-    answer = await explainer_of(world).fit(shape(1_000), WhatIf())
+    answer = await fitted(world, shape(1_000), WhatIf())
     assert (answer["pods"], answer["quota_pods"]) == (10, 2)
 
     elsewhere = {**shape(1_000), "metadata": {"name": "x", "namespace": "other", "uid": ""}}
-    assert (await explainer_of(world).fit(elsewhere, WhatIf()))["quota_pods"] is None
+    assert (await fitted(world, elsewhere, WhatIf()))["quota_pods"] is None
 
 
 async def made_room(world, *, priority=10):
@@ -131,7 +161,7 @@ async def test_promised_room_is_said_to_fit_nobody_else(world):
 
     assert (thief["fits_now"], thief["making_room"]) == ([], None)
     assert (await explained(world, "above"))["fits_now"] == ["node-a"]
-    assert (await explainer_of(world).fit(shape(1_000), WhatIf()))["pods"] == 0
+    assert (await fitted(world, shape(1_000), WhatIf()))["pods"] == 0
 
 
 async def test_a_pod_that_was_never_asked_about_is_explained_too(world):
@@ -233,7 +263,7 @@ async def test_only_the_leader_answers_and_only_when_it_knows_the_cluster(world)
 async def test_more_pods_are_counted_by_node(world):
     await world.create(registered("a"), registered("b", make_devices(2)))
 
-    answer = await explainer_of(world).fit(shape(20_000), WhatIf())
+    answer = await fitted(world, shape(20_000), WhatIf())
 
     assert answer == {
         "pods": 6,
@@ -252,11 +282,39 @@ async def test_the_pods_of_a_drained_node_take_room_elsewhere(world):
         for n in range(2)
     )
 
-    answer = await explainer_of(world).fit(shape(5_000), WhatIf(without_nodes=("a",)))
+    answer = await fitted(world, shape(5_000), WhatIf(without_nodes=("a",)))
 
     assert (answer["pods_now"], answer["pods"]) == (12, 2)
     assert answer["what_if"]["evicted"] == 2
     assert len(answer["what_if"]["homeless"]) == 1
+
+
+@pytest.mark.parametrize(
+    "what_if",
+    [
+        WhatIf(),
+        WhatIf(without_nodes=("node-a",)),
+        WhatIf(without_cards=("card-1",)),
+        WhatIf(with_nodes=("node-a",)),
+    ],
+)
+async def test_asking_what_fits_changes_nothing_and_teaches_nothing(world, what_if):
+    """Beside pods that are bound, reserved, refused and made room for, and a quota."""
+    await world.create(quota_object(gpumem=400_000))
+    await made_room(world)
+    reserved, refused = await world.create(
+        registered("node-b", make_devices(2)),
+        waiting(name="reserved", mib=9_000),
+        waiting(name="refused", mib=50_000),
+    )
+    await world.filter(reserved)
+    await world.filter(refused)
+    assert world.cache.reservation(reserved.uid)
+    assert world.extender.refused.tries().keys() >= {refused.uid}
+
+    for number in range(20):
+        answer = await fitted(world, shape(1_000 + number), what_if)
+        assert answer["pods"] > 0
 
 
 async def test_a_lost_card_is_counted_out_and_its_pods_move(world):
@@ -264,7 +322,7 @@ async def test_a_lost_card_is_counted_out_and_its_pods_move(world):
     world.cache.take_nodes([registered("a", make_devices(2))])
     world.cache.take_pods([bound(make_share("card-1", memory_mib=30_000), node_name="a")])
 
-    answer = await explainer_of(world).fit(shape(10_000), WhatIf(without_cards=("card-1",)))
+    answer = await fitted(world, shape(10_000), WhatIf(without_cards=("card-1",)))
 
     assert (answer["pods_now"], answer["pods"]) == (5, 1)
     assert answer["what_if"]["resettled"] == 1
@@ -276,7 +334,7 @@ async def test_a_node_that_is_supposed_takes_pods_and_those_of_drained_ones(worl
     world.cache.take_pods([bound(make_share("card-1", memory_mib=30_000), node_name="a")])
     what_if = WhatIf(without_nodes=("a",), with_nodes=("a",))
 
-    answer = await explainer_of(world).fit(shape(10_000), what_if)
+    answer = await fitted(world, shape(10_000), what_if)
 
     assert (answer["pods_now"], answer["pods"]) == (5, 5)
     assert answer["nodes"][0]["node"] == answer["what_if"]["with_nodes"][0] == "+1 (like a)"
@@ -316,8 +374,8 @@ async def test_pods_that_must_leave_take_their_processors_along(world):
     world.cache.take_pods([with_cpu_asked(make_share("card-0"), cpu="5", node_name="a")])
     asked = pod_object(container_object("main", {"gpu": 1, "gpumem": 1_000, "cpu": "3"}))
 
-    drained = await explainer_of(world).fit(asked, WhatIf(without_nodes=("a",)))
-    lost = await explainer_of(world).fit(asked, WhatIf(without_cards=("card-0",)))
+    drained = await fitted(world, asked, WhatIf(without_nodes=("a",)))
+    lost = await fitted(world, asked, WhatIf(without_cards=("card-0",)))
 
     assert (drained["pods_now"], drained["pods"]) == (1 + 2, 1)
     assert (lost["pods"], lost["what_if"]["resettled"]) == (1 + 2, 1)

@@ -40,6 +40,42 @@ def test_a_trace_is_replayed_as_recorded(files):
     assert "40.83" in done.stdout  # 2.45 of 6 cards
 
 
+OPENB_NODES = """sn,cpu_milli,memory_mib,gpu,model
+n-0,64000,262144,2,T4
+n-1,64000,262144,2,P100
+plain,64000,262144,0,
+"""
+OPENB_TASKS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time
+whole,12000,16384,2,1000,P100,LS,Running,1,0
+half,6000,12288,1,500,T4|V100M16,LS,Running,2,0
+rest,6000,12288,1,500,T4,LS,Running,3,0
+too-large,1000,1000,1,1000,A10,LS,Running,4,0
+no-card,1000,1000,0,0,,LS,Running,5,0
+"""
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_tables_of_openb_are_replayed(tmp_path, ending):
+    opened = gzip.open if ending.endswith("gz") else open
+    paths = {}
+    for option, text in (("--nodes", OPENB_NODES), ("--tasks", OPENB_TASKS)):
+        paths[option] = tmp_path / f"{option[2:]}.{ending}"
+        with opened(paths[option], "wt") as file:
+            file.write(text)
+    report = tmp_path / "out.json"
+
+    args = [str(word) for pair in paths.items() for word in pair]
+    done = CliRunner().invoke(main, ["sim", *args, "--json", str(report)])
+
+    assert done.exit_code == 0, done.output
+    found = json.loads(report.read_text())
+    outcome = found["policies"]["fragmentation"]
+    assert found["cards"] == 4
+    assert (outcome["placed"], outcome["refused"]) == (4, 1)
+    assert outcome["allocated"] == 75  # both of P100, one of T4 by its two halves
+    assert "75.00" in done.stdout
+
+
 def test_policies_are_compared_in_table_report_and_picture(files):
     report, picture = files / "out.json", files / "out.svg"
 
