@@ -120,3 +120,28 @@ def test_a_board_begins_anew_once_it_remembers_too_much(monkeypatch):
         measures.add(id(board._measure))
 
     assert len(measures) > 1
+
+
+def test_one_node_that_changed_is_all_that_is_worked_out_anew(monkeypatch):
+    looked_at, bounds = [], []
+
+    class Counting(Fragmentation):
+        def view(self, node):
+            looked_at.append(node.node_name)
+            return super().view(node)
+
+        def bound(self, view, number):
+            bounds.append(number)
+            return super().bound(view, number)
+
+    monkeypatch.setattr("hamid.sched.placement.board.Fragmentation", Counting)
+    board, request = Board(Arrivals()), asking("uid", 50, 1, 1_000)
+    for number in range(100):
+        board.put(empty(number))
+    board.best(lone_ask(request), request.host)
+    assert (len(looked_at), len(bounds)) == (100, 100)
+
+    board.put(make_node("node-42", usages=empty(42).usages[:2], host_free=ROOMY))
+    board.best(lone_ask(request), request.host)
+
+    assert (looked_at[100:], len(bounds)) == (["node-42"], 101)
