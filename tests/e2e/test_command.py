@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -124,9 +126,13 @@ def test_it_stays_until_interrupted_and_leaves_with_0(library, temporary, tmp_pa
         shown.append(line.decode())
         if "slice 3000 MiB 30 %" in shown[-1]:
             break
+    told = re.findall(r"(metrics|debug) (http\S+)", "".join(shown))
+    pages = {name: urlopen(url, timeout=10).read() for name, url in told}
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
 
     assert process.returncode == 0, errors
     assert any("kubectl --kubeconfig" in line for line in shown)
+    assert b"hamid_device_memory_bytes" in pages["metrics"]
+    assert b"allocations" in pages["debug"]
     assert list(temporary.iterdir()) == []

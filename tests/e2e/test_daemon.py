@@ -22,8 +22,10 @@ from hamid.kube.port import (
     SECRETS,
     PatchKind,
 )
-from hamid.kubelet.fake import ContainerState, GetSupport, Phase
+from hamid.kubelet.fake import ContainerState, FakeContainer, FakePod, GetSupport, Phase
 from hamid.kubelet.fake import FakeFeatures as KubeletFeatures
+from hamid.model.names import ResourceNames
+from hamid.sched.settings import SchedSettings
 from hamid.web.certs import load_into
 from tests.daemon.stand import LEASE, NAMESPACE, NODE, RESOURCE, eventually, stand
 from tests.web.sites import Pki
@@ -104,6 +106,37 @@ async def leads_to(around, served, version):
     return await eventually(look)
 
 
+async def test_resources_have_the_names_that_the_settings_give_them_everywhere(around):
+    names = ResourceNames(count="example.com/card", memory="example.com/mib")
+    served = await around.serve(around.settings(sched=SchedSettings(resources=names)))
+    await served.wait_until_ready("kubelet", "own-pods", "certificates")
+    await around.kubelet.wait_for_allocatable(names.count, SLOTS)
+    await around.trust(served)
+
+    limits = {names.count: "1", names.memory: "3000"}
+    container = {"name": "main", "image": "x:1", "resources": {"limits": limits}}
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    created = await around.kube.create(PODS, pod, namespace="default")
+    bound = await place(around, created, served)
+    metadata = bound["metadata"]
+    status = await around.kubelet.run_pod(
+        FakePod(
+            name="p",
+            uid=metadata["uid"],
+            containers=(FakeContainer(count=1, resource_name=names.count),),
+            annotations=metadata["annotations"],
+        )
+    )
+
+    assert status.phase is Phase.RUNNING
+    (share,) = read_allocation(bound, names=names).container("main").shares
+    assert share.memory_mib == 3000
+    grant = around.kubelet.grant(metadata["uid"], "main")
+    assert grant.envs["CUDA_DEVICE_MEMORY_LIMIT_0"] == "3000m"
+    assert RESOURCE not in around.kubelet.capacities.get()
+    await served.stop()
+
+
 async def test_a_refused_pod_is_told_why_by_the_api_server(around):
     served = await around.serve()
     await around.trust(served)
@@ -165,6 +198,22 @@ async def test_a_follower_says_who_leads_and_hangs_up(around):
     assert answer.status == 503
     assert answer.headers["Connection"] == "close"
     assert holder in body["message"] + body["hint"]
+    await follower.stop()
+    await leader.stop()
+
+
+async def test_a_follower_answers_the_webhook_as_the_leader_does(around):
+    leader = await around.serve()
+    await leader.wait_until_ready("certificates")
+    follower = await around.serve(around.settings(OTHER))
+    await wait_for_scheduler(follower, f"follows {NODE}_.*")
+    await around.trust(follower)
+
+    created = await around.create_pod("p", gpu=1, gpumem=3000)
+
+    assert created["spec"]["schedulerName"] == "hamid-scheduler"
+    with pytest.raises(Exception, match=r"nvidia\.com/gpumem"):
+        await around.create_pod("q", gpu=1, gpumem="3.5")
     await follower.stop()
     await leader.stop()
 

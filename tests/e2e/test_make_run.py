@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,26 @@ def test_bad_input_is_2(tmp_path):
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"cannot read" in done.stderr
+
+
+def test_ctrl_c_ends_it_with_0(tmp_path):
+    pods = write(tmp_path / "pods.yaml", pod("a", container(gpu=1, mem=3000)))
+    process = subprocess.Popen(
+        ["make", "run", f"PODS={pods}", f"VENV={sys.prefix}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env={**a_persons_environment(), "COLUMNS": "120"},
+        start_new_session=True,
+    )
+    for line in process.stdout:
+        if b"a 3000 MiB" in line:
+            break
+
+    os.killpg(process.pid, signal.SIGINT)  # a terminal tells all that it started
+    _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 0, errors
 
 
 def test_a_dry_run_runs_nothing(tmp_path):

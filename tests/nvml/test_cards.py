@@ -92,6 +92,22 @@ async def test_cards_on_one_switch_are_linked_with_each_other(
     assert scores[first][last] == 10 + 18 * 100
 
 
+async def test_what_changes_of_the_topology_is_seen_by_a_client_that_is_open(
+    sim_machine, sim_library
+):
+    v100_a, v100_b = (card.device.device_uuid for card in CARDS[3:])
+
+    async with NvmlClient.open(library_path=sim_library) as client:
+        node_before = by_uuid(await client.list_devices())[T4_A].numa_node
+        score_before = (await client.link_scores())[v100_a][v100_b]
+        sim_machine.add(T4_A, f"numa={node_before + 1}")
+        sim_machine.add(v100_a, f"nvlink={v100_b}:1")
+        sim_machine.add(v100_b, f"nvlink={v100_a}:1")
+
+        assert by_uuid(await client.list_devices())[T4_A].numa_node == node_before + 1
+        assert (await client.link_scores())[v100_a][v100_b] != score_before
+
+
 async def test_links_that_only_one_card_knows_of_score_nothing(sim_machine, sim_library):
     v100_a, v100_b = (card.device.device_uuid for card in CARDS[3:])
     sim_machine.add(v100_a, f"nvlink={v100_b}:1")
