@@ -124,6 +124,7 @@ class Extender:
         self._metrics = metrics
         self._placer = Placer(policies=settings.policies, arrivals=binder.arrivals)
         self._has_looked_around = False
+        self._offered_count = settings.offered_count or None
         self._rankings: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self.explanations = Verdicts(capacity=settings.verdict_count)
         self.refused = Refused()
@@ -226,7 +227,7 @@ class Extender:
             self._metrics.decisions.labels("placed").inc()
             self.refused.drop(request.pod_uid)
             self.nominations.drop(request.pod_uid)
-            fitting = frozenset(outcome.node_names[: self._settings.offered_count or None])
+            fitting = frozenset(outcome.node_names[: self._offered_count])
         # kube-scheduler is not to look for pods to evict there: it knows nothing of cards, finds
         # nobody in the way, and puts that into the pod's status, each time in another order of the
         # nodes. That is a change of the pod, and so it tries it again, without end.
@@ -259,7 +260,7 @@ class Extender:
         outcome = self._place(request, self._cache.bounds(payer), nodes)
         if isinstance(outcome, Placement):
             self._cache.assume(outcome.best.allocation(request.pod_uid), payer)
-            self._keep_ranking(request.pod_uid, outcome.node_names)
+            self._keep_ranking(request.pod_uid, outcome.node_names[: self._offered_count])
         return outcome, nodes
 
     def _place(
@@ -267,9 +268,12 @@ class Extender:
     ) -> Placement | Unplaceable:
         if (refusal := quota_refusal(request, bounds)) is not None:
             return Unplaceable(refusals=dict.fromkeys(nodes, refusal))
+        wanted = None
+        if self._offered_count is not None and not bounds:
+            wanted = max(self._offered_count, RUNNERS_UP_KEPT + 1)
         return within(
             request,
-            self._placer.place(request, nodes.values()),
+            self._placer.place(request, nodes.values(), wanted=wanted),
             bounds=bounds,
             nodes=nodes,
             policies=self._settings.policies,
@@ -328,7 +332,7 @@ class Extender:
             node_name=node_name,
             sentence=sentence,
             node_policies=self._settings.policies.for_request(request).node,
-            fitting_count=len(ranked),
+            fitting_count=outcome.fitting_count if isinstance(outcome, Placement) else 0,
             best=tuple(
                 NodeLoad(node_name=found.node_name, load_ppm=found.load_ppm, costs=found.cost)
                 for found in best

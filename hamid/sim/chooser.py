@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hamid.sched.placement.board import Board
 from hamid.sched.placement.place import Placement, chosen_placement, lone_ask
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hamid.model.request import PodRequest
     from hamid.sched.placement.policy import Policies
 
+_ROWS_KEPT: Final = 512
 Chosen = tuple[str, "tuple[ContainerAllocation, ...]"]
 """A node, and what each container gets there."""
 
@@ -41,8 +42,8 @@ class ProductChooser:
 
     def __init__(self, policies: Policies = BY_FRAGMENTATION) -> None:
         self._arrivals = Arrivals()
-        self._board = Board(self._arrivals)
-        self._placer = Placer(policies=policies, arrivals=self._arrivals, rows_kept=512)
+        self._board = Board(self._arrivals, rows_kept=_ROWS_KEPT)
+        self._placer = Placer(policies=policies, arrivals=self._arrivals, rows_kept=_ROWS_KEPT)
         self._is_by_fragmentation = policies == BY_FRAGMENTATION
         self._nodes: dict[str, NodeSnapshot] = {}
 
@@ -67,7 +68,7 @@ class ProductChooser:
         return self._ranked(request)
 
     def _ranked(self, request: PodRequest) -> Chosen | None:
-        room = (node for node in self._nodes.values() if node.has_host_for(request.host))
+        room = [node for node in self._nodes.values() if node.has_host_for(request.host)]
         outcome = self._placer.place(request, room)
         if not isinstance(outcome, Placement):
             return None

@@ -71,11 +71,13 @@ class Placement:
     Attributes:
         ranked: one or more nodes, best first.
         node_names: of the same.
+        fitting_count: how many nodes fit; where only the best were wanted, more than are ranked.
         refusals: what each other node lacks.
     """
 
     ranked: Sequence[NodePlacement]
     node_names: tuple[str, ...]
+    fitting_count: int
     refusals: Mapping[str, Refusal]
 
     @property
@@ -130,6 +132,7 @@ def ranked(outcomes: Mapping[str, NodePlacement | Refusal]) -> Placement | Unpla
     return Placement(
         ranked=tuple(fitting),
         node_names=tuple(found.node_name for found in fitting),
+        fitting_count=len(fitting),
         refusals=refusals,
     )
 

@@ -6,21 +6,18 @@ something changes), so that a decision costs a look at each node and work on tho
 The answer is always that of `place`.
 
 Nodes in the same state are searched once (`Alike`). Pods of one container under the policy
-`fragmentation` are most of them. Their cells hold choices
-by the node's state in terms of the measure (`View`), and nothing else: what a refusal says is
-worked out once a state, what a pod gets only where it is asked for (`Ranking`). When other shapes
-become typical, states stay what they are, and only their figures are worked out anew.
+`fragmentation` are most of them, and stand on a `Board`: what a refusal says is worked out once a
+state, what a pod gets only where it is asked for (`Ranking`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hamid.sched.placement.alike import Alike, state_of
-from hamid.sched.placement.fragmentation import Fragmentation
+from hamid.sched.placement.board import Board
 from hamid.sched.placement.place import (
     Placement,
     Unplaceable,
@@ -37,10 +34,10 @@ from hamid.sched.placement.typical import Arrivals
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from hamid.model.node import HostAmount, NodeSnapshot
+    from hamid.model.node import NodeSnapshot
     from hamid.model.request import PodRequest
     from hamid.sched.placement.cardstates import Card
-    from hamid.sched.placement.fragmentation import Choice, View
+    from hamid.sched.placement.fragmentation import Fragmentation, View
     from hamid.sched.placement.place import NodePlacement
     from hamid.sched.placement.policy import Policies
     from hamid.sched.placement.typical import CardAsk
@@ -50,8 +47,6 @@ _V = TypeVar("_V")
 
 ROWS_KEPT: Final = 32
 """Rows of whole outcomes; at 1,000 nodes of eight cards, one takes up to two megabytes."""
-CHOICE_ROWS_KEPT: Final = 128
-"""Rows of choices; at 1,000 nodes, one takes about a hundred kilobytes."""
 
 _SLACK: Final = 16
 _SLICE: Final = 8
@@ -62,22 +57,6 @@ _REFUSALS_KEPT: Final = 4_096
 class _Cell(NamedTuple):
     node: NodeSnapshot
     outcome: NodePlacement | Refusal
-
-
-class _Seen(NamedTuple):
-    """A node, the same with its devices in order, and its state."""
-
-    node: NodeSnapshot
-    ordered: NodeSnapshot
-    view: View
-
-
-class _ChoiceCell(NamedTuple):
-    """One of choice and refusal is there."""
-
-    seen: _Seen
-    choice: Choice | None
-    refusal: Refusal | None
 
 
 class Placer:
@@ -92,27 +71,25 @@ class Placer:
     ) -> None:
         self.arrivals = arrivals or Arrivals()
         self._policies = policies
-        self._measure = Fragmentation(self.arrivals.typical)
+        self._board = Board(self.arrivals, heeds_host=False)
         self._rows_kept = rows_kept
         self._alike = Alike()
         self._rows: OrderedDict[PodRequest, dict[str, _Cell]] = OrderedDict()
-        self._choice_rows: OrderedDict[tuple[int, HostAmount], dict[str, _ChoiceCell]] = (
-            OrderedDict()
-        )
-        self._seen: dict[str, _Seen] = {}
         self._refusals: dict[tuple[tuple[Card, ...], int], Refusal] = {}
 
     @property
     def measure(self) -> Fragmentation:
         """The one by which it has placed last."""
-        return self._measure
+        return self._board.measure
 
-    def place(self, request: PodRequest, nodes: Iterable[NodeSnapshot]) -> Placement | Unplaceable:
-        """Return what `place` returns."""
+    def place(
+        self, request: PodRequest, nodes: Collection[NodeSnapshot], *, wanted: int | None = None
+    ) -> Placement | Unplaceable:
+        """Return what `place` returns; where only so many of the best are wanted, maybe only those."""
         self._adopt()
         ask = self._ask_by_choice(request)
         if ask is not None:
-            return self._place_by_choice(request, ask, nodes)
+            return self._place_by_choice(request, ask, nodes, wanted)
         return self._place_by_search(request, nodes)
 
     def warming(self, request: PodRequest, nodes: Iterable[NodeSnapshot]) -> Iterator[None]:
@@ -137,18 +114,10 @@ class Placer:
                 row = _row(self._rows, shape, self._rows_kept)  # others may have forgotten it
 
     def _adopt(self) -> None:
-        typical = self.arrivals.typical
-        if self._measure.is_full:
-            self._measure = Fragmentation(typical)
-            self._seen.clear()
+        if self._board.adopt():
+            self._rows.clear()
             self._refusals.clear()
-        elif typical.generation != self._measure.generation:
-            self._measure.adopt(typical)
-        else:
-            return
-        self._rows.clear()
-        self._choice_rows.clear()
-        self._alike.clear()
+            self._alike.clear()
 
     def _ask_by_choice(self, request: PodRequest) -> CardAsk | None:
         if self._policies.for_request(request) != BY_FRAGMENTATION:
@@ -157,12 +126,12 @@ class Placer:
 
     def _searched(self, request: PodRequest, shape: PodRequest, node: NodeSnapshot) -> _Cell:
         def search(node: NodeSnapshot) -> NodePlacement | Refusal:
-            return place_on_node(request, node, policies=self._policies, measure=self._measure)
+            return place_on_node(request, node, policies=self._policies, measure=self.measure)
 
         if request.selection.names_single_devices:
             return _Cell(node, search(node))
         ordered = in_order(node)
-        state = state_of(ordered, self._measure.view(ordered).cards)
+        state = state_of(ordered, self.measure.view(ordered).cards)
         return _Cell(node, self._alike.outcome((shape, state), ordered, search))
 
     def _place_by_search(
@@ -180,59 +149,40 @@ class Placer:
         return ranked(outcomes)
 
     def _place_by_choice(
-        self, request: PodRequest, ask: CardAsk, nodes: Iterable[NodeSnapshot]
+        self,
+        request: PodRequest,
+        ask: CardAsk,
+        nodes: Collection[NodeSnapshot],
+        wanted: int | None,
     ) -> Placement | Unplaceable:
-        number = self._measure.number(ask)
-        row = _row(self._choice_rows, (number, request.host), CHOICE_ROWS_KEPT)
-        fitting: list[tuple[int, str, NodeSnapshot, Choice]] = []
-        refusals: dict[str, Refusal] = {}
-        for node in nodes:
-            name = node.node_name
-            cell = row.get(name)
-            if cell is None or cell.seen.node is not node:
-                cell = row[name] = self._choice_cell(request, number, node, cell)
-            if cell.choice is not None:
-                fitting.append((-cell.choice.score, name, cell.seen.ordered, cell.choice))
-            elif cell.refusal is not None:
-                refusals[name] = cell.refusal
-        fitting.sort(key=itemgetter(0, 1))
-        names = tuple([name for _, name, _, _ in fitting])
-        _forget_others(row, {*names, *refusals})
-        # Pods that may go to few nodes only are no reason to forget those of the others.
-        if len(self._seen) > 2 * max(map(len, self._choice_rows.values())) + _SLACK:
-            self._seen.clear()
-        if not fitting:
-            return Unplaceable(refusals=refusals)
-        found = Ranking(request, [(node, choice) for _, _, node, choice in fitting])
-        return Placement(ranked=found, node_names=names, refusals=refusals)
+        among = self._board.see(nodes)
+        standing = self._board.standing(
+            ask,
+            request.host,
+            wanted=wanted,
+            among=among,
+            explain=partial(self._refusal, request, self.measure.number(ask)),
+        )
+        if not standing.found:
+            return Unplaceable(refusals=standing.refusals)
+        return Placement(
+            ranked=Ranking(request, standing.found),
+            node_names=tuple([node.node_name for node, _ in standing.found]),
+            fitting_count=standing.fitting_count,
+            refusals=standing.refusals,
+        )
 
-    def _choice_cell(
-        self, request: PodRequest, number: int, node: NodeSnapshot, before: _ChoiceCell | None
-    ) -> _ChoiceCell:
-        seen = self._seen.get(node.node_name)
-        if seen is None or seen.node is not node:
-            ordered = in_order(node)
-            seen = self._seen[node.node_name] = _Seen(node, ordered, self._measure.view(ordered))
-        else:
-            self._measure.refreshed(seen.view)
-        if before is not None and before.choice is not None and before.seen.view is seen.view:
-            return _ChoiceCell(seen, before.choice, None)
-        choice = self._measure.choose(seen.view, number, request.host)
-        if choice is not None:
-            return _ChoiceCell(seen, choice, None)
-        return _ChoiceCell(seen, None, self._refusal(request, number, seen))
-
-    def _refusal(self, request: PodRequest, number: int, seen: _Seen) -> Refusal:
-        key = (seen.view.cards, number)
+    def _refusal(self, request: PodRequest, number: int, node: NodeSnapshot, view: View) -> Refusal:
+        key = (view.cards, number)
         alike = self._refusals.get(key)
         if alike is None:
             if len(self._refusals) >= _REFUSALS_KEPT:
                 self._refusals.clear()
-            alike = self._refusals[key] = self._measure.refusal(seen.view, number)
-        return AlikeRefusal(alike, partial(self._searched_refusal, request, seen.ordered))
+            alike = self._refusals[key] = self.measure.refusal(view, number)
+        return AlikeRefusal(alike, partial(self._searched_refusal, request, node))
 
     def _searched_refusal(self, request: PodRequest, node: NodeSnapshot) -> Refusal:
-        outcome = place_on_node(request, node, policies=self._policies, measure=self._measure)
+        outcome = place_on_node(request, node, policies=self._policies, measure=self.measure)
         # Without a choice there is no placement.
         return outcome if isinstance(outcome, Refusal) else Refusal(())
 

@@ -118,7 +118,7 @@ def _sorted_out(
         return Unplaceable(refusals=refusals)
     names = (*(outcome.node_names[rank] for rank in kept), *(each.node_name for each in smaller))
     best = Selected(outcome.ranked, kept, smaller)
-    return Placement(ranked=best, node_names=names, refusals=refusals)
+    return Placement(ranked=best, node_names=names, fitting_count=len(names), refusals=refusals)
 
 
 def place_within(
@@ -137,7 +137,7 @@ def place_within(
         return found
     outcome = within(
         request,
-        Placement(ranked=(found,), node_names=(node.node_name,), refusals={}),
+        Placement(ranked=(found,), node_names=(node.node_name,), fitting_count=1, refusals={}),
         bounds=bounds,
         nodes={node.node_name: node},
         policies=policies,

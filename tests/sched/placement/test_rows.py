@@ -6,7 +6,7 @@ from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import NODE_POLICIES, PolicyName
 from hamid.sched.placement.fragmentation import Fragmentation
-from hamid.sched.placement.place import place
+from hamid.sched.placement.place import Placement, place, place_on_node
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.refusal import Kind, Refusal
 from hamid.sched.placement.rows import Placer
@@ -67,10 +67,8 @@ def test_nodes_that_are_gone_are_forgotten(policy):
     for number in range(200):
         placer.place(asking(1_000, policy=policy), [node(number, 0)])
 
-    (row,) = [*placer._rows.values(), *placer._choice_rows.values()]
-
-    assert len(row) < 20
-    assert len(placer._seen) < 60
+    assert all(len(row) < 20 for row in placer._rows.values())
+    assert len(placer._board._names) < 20
 
 
 def test_pods_that_may_go_to_few_nodes_only_do_not_make_it_forget_the_others():
@@ -80,7 +78,7 @@ def test_pods_that_may_go_to_few_nodes_only_do_not_make_it_forget_the_others():
 
     placer.place(asking(2_000), nodes[:3])
 
-    assert len(placer._seen) == 100
+    assert len(placer._board._names) == 100
 
 
 def test_another_mix_of_arrivals_gives_the_answer_of_a_placer_that_always_knew_it():
@@ -180,7 +178,100 @@ def test_what_is_remembered_of_asks_of_any_size_has_an_end(monkeypatch, policy):
         request = asking(mib, policy=policy)
         found = placer.place(request, nodes)
         assert found == place(request, nodes, policies=POLICIES)
-        seen.add(id(placer._measure))
-        assert len(placer._measure._states._numbered) <= 200
+        seen.add(id(placer.measure))
+        assert len(placer.measure._states._numbered) <= 200
 
     assert policy or len(seen) > 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 4),
+            st.integers(0, 40_000),
+            st.sampled_from([1_000, 20_000]),
+            st.sets(st.integers(0, 4)),
+            st.one_of(st.none(), st.integers(1, 4)),
+        ),
+        max_size=30,
+    )
+)
+def test_of_some_nodes_the_best_that_are_wanted_are_those_of_place(steps):
+    placer = Placer(policies=POLICIES)
+    nodes = {number: node(number, 0) for number in range(5)}
+    for changed, used_mib, asked_mib, among, wanted in steps:
+        nodes[changed] = node(changed, used_mib)
+        shown = [nodes[number] for number in among]
+
+        found = placer.place(asking(asked_mib), shown, wanted=wanted)
+
+        right = place(asking(asked_mib), shown, policies=POLICIES)
+        assert found.refusals == right.refusals
+        if isinstance(right, Placement):
+            assert found.fitting_count == right.fitting_count
+            assert found.node_names == right.node_names[:wanted]
+            assert tuple(found.ranked) == tuple(right.ranked[:wanted])
+
+
+class Ledger:
+    """What was worked out of nodes, by name, through whatever door."""
+
+    def __init__(self, monkeypatch):
+        self.looked_at, self.chosen, self.searched = [], [], []
+        ledger = self
+
+        class Counting(Fragmentation):
+            def view(self, node):
+                ledger.looked_at.append(node.node_name)
+                return super().view(node)
+
+            def bound(self, view, number):
+                ledger.chosen.append(number)
+                return super().bound(view, number)
+
+        def counting(request, node, **options):
+            ledger.searched.append(node.node_name)
+            return place_on_node(request, node, **options)
+
+        monkeypatch.setattr("hamid.sched.placement.board.Fragmentation", Counting)
+        monkeypatch.setattr("hamid.sched.placement.rows.place_on_node", counting)
+
+    def taken(self):
+        """What came since the last time: looked at, how many choices, searched."""
+        found = self.looked_at[:], len(self.chosen), self.searched[:]
+        for each in (self.looked_at, self.chosen, self.searched):
+            each.clear()
+        return found
+
+
+@pytest.mark.parametrize("mib", [1_000, 39_990], ids=["it fits", "most refuse"])
+@pytest.mark.parametrize("policy", [(), (PolicyName.SPREAD,)], ids=["by choice", "by search"])
+def test_only_the_nodes_that_changed_are_worked_out_anew(monkeypatch, policy, mib):
+    ledger = Ledger(monkeypatch)
+    placer = Placer(policies=POLICIES)
+    nodes = {number: node(number, 20 * number) for number in range(100)}
+    placer.place(asking(mib, "first", policy), nodes.values())
+    looked_at, choices, searched = ledger.taken()
+    assert len(looked_at) == 100
+    assert (choices, len(searched)) == ((0, 100) if policy else (100, 0))
+
+    placer.place(asking(mib, "second", policy), nodes.values())
+    assert ledger.taken() == ([], 0, [])
+
+    nodes[42] = node(42, 35_000)
+    found = placer.place(asking(mib, "third", policy), [*reversed(nodes.values())])
+
+    assert ledger.taken() == (["node-42"], 0 if policy else 1, ["node-42"] if policy else [])
+    assert found == place(asking(mib, "third", policy), nodes.values(), policies=POLICIES)
+
+
+def test_another_shape_is_chosen_for_anew_but_no_node_is_looked_at_again(monkeypatch):
+    ledger = Ledger(monkeypatch)
+    placer = Placer(policies=POLICIES)
+    nodes = [node(number, 20 * number) for number in range(100)]
+    placer.place(asking(1_000), nodes)
+    ledger.taken()
+
+    placer.place(asking(2_000), nodes)
+
+    assert ledger.taken() == ([], 100, [])
