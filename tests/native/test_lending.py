@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import statistics
 import time
 
 import pytest
@@ -12,34 +13,40 @@ from hamid.aiokit.services import running
 from hamid.hooks.abi.contract import LIVE_PAGE_NAME, LIVE_STALE_NS
 from hamid.hooks.abi.live import HEARTBEAT_WORD, WORD, rate_word
 from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
-from hamid.hooks.lending import ContainerDirs, Lender
+from hamid.hooks.lending import ContainerDirs, Lender, LoadSampler
+from hamid.nvml.client import NvmlClient
 from hamid.nvml.fake import FakeNvml
-from tests.native.container import CARD
+from tests.native.container import CARD, Container
 
 pytestmark = pytest.mark.native
 
 MS = 1_000_000
 OVER_POINTS = 4
+WEIGHT_POINTS = 8
 
 
-def lend(container, percent: int, mode: CoreMode = CoreMode.LEND) -> None:
-    device = DeviceLimit(device_uuid=CARD, memory_bytes=None, core_percent=percent)
+def lend(container, percent: int, mode: CoreMode = CoreMode.LEND, weight: int = 1) -> None:
+    device = DeviceLimit(device_uuid=CARD, memory_bytes=None, core_percent=percent, weight=weight)
     limits = ContainerLimits(devices=(device,), priority=1, generation=1, mode=mode)
     container.write_page(encode_control_page(limits))
 
 
 @contextlib.asynccontextmanager
-async def lender(container):
-    """A lender that looks after the container while the block lasts."""
-    dirs = ContainerDirs(limits=container.limits_dir, usage=container.usage_dir)
+async def lender(*containers, nvml=None):
+    """A lender that looks after the containers while the block lasts."""
+    dirs = {
+        str(each.limits_dir): ContainerDirs(limits=each.limits_dir, usage=each.usage_dir)
+        for each in containers
+    }
     thread = OneThread(name="lender")
     keeper = Lender(
-        directories=lambda: {"grant": dirs},
-        nvml=FakeNvml(),
+        directories=lambda: dirs,
+        nvml=nvml or FakeNvml(),
         thread=thread,
         clock_ns=time.monotonic_ns,
     )
-    async with running(keeper):
+    samplers = [LoadSampler(lender=keeper)] if nvml else []
+    async with running(keeper, *samplers):
         yield
     thread.close()
 
@@ -50,26 +57,66 @@ def stop_the_heart(container) -> None:
         page.write((time.monotonic_ns() - LIVE_STALE_NS).to_bytes(WORD, "little"))
 
 
-async def percent_of(container, milliseconds: int) -> float:
-    """What a program that wants all of the device gets of it."""
+async def told(container, milliseconds: int, kernel_ns: int = MS) -> dict:
+    """What a program that wants all of the device says in the end."""
     process = await asyncio.create_subprocess_exec(
         str(container.build / "bin/launch"),
-        *("kernel", str(MS), str(milliseconds)),
+        *("kernel", str(kernel_ns), str(milliseconds)),
         env=container.environment({"HAMID_TEST_LOOK_EVERY_MS": "50"}),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await process.communicate(b"\n")
-    told = json.loads(out.splitlines()[-1])
-    return 100 * told["gpu_ns"] / told["elapsed_ns"]
+    return json.loads(out.splitlines()[-1])
+
+
+async def percent_of(container, milliseconds: int) -> float:
+    """What it gets of the device."""
+    said = await told(container, milliseconds)
+    return 100 * said["gpu_ns"] / said["elapsed_ns"]
+
+
+LONG_NS = 20 * MS
+"""Two such kernels are queued at any time: so the device is busy though the host comes late."""
+SETTLED_S = 2
+
+
+def percent_once_settled(said: dict) -> float:
+    """Once it is known that it is busy, and what its kernels cost."""
+    return statistics.fmean(gpu_ns / (10 * MS) for gpu_ns in said["seconds"][SETTLED_S:])
 
 
 async def test_a_container_that_lends_uses_what_nobody_wants(container):
     lend(container, 10)
     async with lender(container):
-        got = await percent_of(container, 3000)
+        said = await told(container, 4000, LONG_NS)
 
-    assert got > 20
+    assert percent_once_settled(said) > 90
+
+
+@pytest.fixture
+async def nvml(container, monkeypatch):
+    """The driver's figures, by which it is known who has the device of those who share it."""
+    for name in ("HAMID_SIM_DEVICES", "HAMID_SIM_STATE"):
+        monkeypatch.setenv(name, container.env[name])
+    library = container.build / "sim/libnvidia-ml.so.1"
+    async with NvmlClient.open(library_path=library) as client:
+        yield client
+
+
+async def test_what_was_promised_to_nobody_goes_by_weight(container, native_build, tmp_path, nvml):
+    (tmp_path / "other").mkdir()
+    with Container(native_build, tmp_path / "other") as other:
+        other.env["HAMID_SIM_STATE"] = container.env["HAMID_SIM_STATE"]
+        lend(container, 20, weight=1)
+        lend(other, 20, weight=3)
+        async with lender(container, other, nvml=nvml), asyncio.TaskGroup() as group:
+            light, heavy = (
+                group.create_task(told(each, 6000, LONG_NS)) for each in (container, other)
+            )
+
+    assert percent_once_settled(light.result()) == pytest.approx(35, abs=WEIGHT_POINTS)
+    assert percent_once_settled(heavy.result()) == pytest.approx(65, abs=WEIGHT_POINTS)
 
 
 async def test_when_the_lender_is_gone_its_cap_holds(container):

@@ -1,8 +1,9 @@
 """What tenants of one saturated device get, against what each was promised, in points.
 
 The daemon's lender runs beside them, with the simulated NVML. `value` is the distance of a tenant's
-mean from its set point, `deviation` that of whole seconds from each other. `lending` cases: what a
-borrower gets while the owner is idle, and how long the owner waits for its share when it is back.
+mean from its set point, `deviation` that of whole seconds from each other. Work counts when the device
+has done it, not when it was launched. `lending` cases: what a borrower gets while the owner is idle, what
+both get when it is back, and how long the owner then waits for its share.
 """
 
 import asyncio
@@ -53,7 +54,9 @@ class Machine:
             "HAMID_SIM_STATE": str(self.directory / "state"),
         }
 
-    def add(self, percent: int, mode: CoreMode = CoreMode.HARD, priority: int = 1) -> Stand:
+    def add(
+        self, percent: int, mode: CoreMode = CoreMode.HARD, *, priority: int = 1, weight: int = 1
+    ) -> Stand:
         """Another container."""
         directory = self.directory / f"tenant{len(self.stands)}"
         directory.mkdir()
@@ -64,6 +67,7 @@ class Machine:
             core_percent=percent,
             mode=mode,
             priority=priority,
+            weight=weight,
         )
         self.stands.append(stand)
         return stand
@@ -139,7 +143,7 @@ class Busy:
 
 
 def percents(told: dict, first_ms: float, last_ms: float) -> list[float]:
-    """What a program used of each slot between these, since it began."""
+    """What was done for a program in each slot between these, since it began."""
     slots = told["seconds"][int(first_ms // SLOT_MS) : int(last_ms // SLOT_MS)]
     return [100 * gpu_ns / (SLOT_MS * MS) for gpu_ns in slots]
 
@@ -195,7 +199,7 @@ def waited_ms(told: dict, set_point: float) -> float:
 
 
 async def lending(kernel_ns: int, borrower: int, owner: int) -> None:
-    """The owner is idle, then back; it never queues much, so its figures are what was done."""
+    """The owner is idle, then back."""
     async with machine() as made:
         owns = made.add(owner, CoreMode.LEND)
         back = await Busy.start(made, owns, "deep", kernel_ns, 5000, warm=20)
@@ -208,14 +212,39 @@ async def lending(kernel_ns: int, borrower: int, owner: int) -> None:
     case = f"lend {borrower}/{owner}, {kernel_ns / MS:g} ms kernels"
     print_share(f"{case}, owner idle", told_lent, 100, 2, 5)
     print_share(f"{case}, owner back", told_lent, borrower, 7, 10)
+    print_share(f"{case}, owner's own share", told_back, owner, 1, 5)
     report("bench-tenants", f"{case}, taken back", "ms", waited_ms(told_back, owner))
+
+
+async def weights(*each: int) -> None:
+    """What was promised to nobody goes to who wants it, by weight."""
+    promised, length_ms = 20, 1000 * (SETTLING_S + MEASURED_S)
+    async with machine() as made:
+        tenants = [
+            await Busy.start(
+                made, made.add(promised, CoreMode.LEND, weight=weight), "kernel", MS, length_ms
+            )
+            for weight in each
+        ]
+        for tenant in tenants:
+            tenant.begin()
+        told = [await tenant.told() for tenant in tenants]
+    left = 100 - promised * len(each)
+    for weight, one in zip(each, told, strict=True):
+        due = promised + left * weight / sum(each)
+        case = f"lend by weight {'/'.join(map(str, each))}, {promised} % promised, {weight}"
+        print_share(case, one, due, SETTLING_S, SETTLING_S + MEASURED_S)
 
 
 async def priority() -> None:
     """A high one that is busy, and a low one that keeps its floor."""
     async with machine() as made:
-        low = await Busy.start(made, made.add(0, CoreMode.PRIORITY, 1), "kernel", MS, 11_000)
-        high = await Busy.start(made, made.add(0, CoreMode.PRIORITY, 0), "kernel", MS, 6000)
+        low = await Busy.start(
+            made, made.add(0, CoreMode.PRIORITY, priority=1), "kernel", MS, 11_000
+        )
+        high = await Busy.start(
+            made, made.add(0, CoreMode.PRIORITY, priority=0), "kernel", MS, 6000
+        )
         low.begin()
         await asyncio.sleep(5)
         high.begin()
@@ -234,6 +263,7 @@ async def run() -> None:
     for borrower, owner in ((30, 70), (50, 50)):
         for kernel_ns in (MS, 10 * MS):
             await lending(kernel_ns, borrower, owner)
+    await weights(1, 3)
     await priority()
 
 

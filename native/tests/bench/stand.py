@@ -30,6 +30,7 @@ class Stand:
         core_percent: int = 0,
         mode: CoreMode = CoreMode.HARD,
         priority: int = 1,
+        weight: int = 1,
     ) -> None:
         self.directory = directory
         limits = ContainerLimits(
@@ -38,6 +39,7 @@ class Stand:
                     device_uuid=CARD,
                     memory_bytes=None if limit_mib is None else limit_mib * MIB,
                     core_percent=core_percent,
+                    weight=weight,
                 ),
             ),
             priority=priority,

@@ -2,13 +2,16 @@
  * A tenant that keeps a device busy, and says how much of it it got.
  *
  *   launch HOW KERNEL_NS MILLISECONDS [GRID [SLOT_MS [WARM_KERNELS]]]
- *   HOW: kernel, ex, coop, multi (of one device), grid (as before CUDA 4), each also with -ptsz where there is
- *   one; sync (waits for each), deep (for the eighth before), graph, graph-ptsz (ten kernels each), streams (four
- *   in turns), threads (a new one for each), late (after one without a context, which fails)
+ *   KERNEL_NS: of each, whatever its grid; with a w behind it, of each wave of blocks that the device holds
+ *   HOW: kernel, ex, coop, multi (of one device), both (of two), grid (as before CUDA 4), each also with -ptsz where there is
+ *   one; sync (waits for each), deep (for the eighth before), graph, graph-ptsz (ten kernels each, of long ones
+ *   fewer), grids (three sizes in turns), streams (four in turns), threads (a new one for each), late (after one without a context, which fails); fill, fill-ptsz, fill-now,
+ *   rows, copy, copy-now: no kernels, HAMID_SIM_FILL_NS has to say what each takes
  *
- * One JSON line: GPU time of what was launched and done, what that took, the longest launch, when it
- * began, and the GPU time launched in each second (or SLOT_MS) since. "ready" before it begins, on a line that is read from
- * stdin; before that, so many kernels run that do not count.
+ * One JSON line: GPU time of what was launched and done, what that took, the longest launch, when it began, this
+ * process's CPU time; when the first mark (marks.h) was reached since, its GPU time, when the last was; and the GPU
+ * time done in each second (or SLOT_MS) since. "ready" before it begins, on a line that is read from stdin; before that, so many
+ * kernels run that do not count.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,27 +22,26 @@
 #include <time.h>
 
 #include "cuda_api.h"
-
-#define MUST(call) \
-	do { \
-		const int result_ = (int)(call); \
-		if (result_) { \
-			fprintf(stderr, "%s: %d\n", #call, result_); \
-			exit(3); \
-		} \
-	} while (0)
+#include "marks.h"
 
 #define STREAMS 4
 #define GRAPH_KERNELS 10
+#define GRAPH_NS 100000000ull /* no more than that of long kernels, but two */
+#define PER_THREAD ((CUstream)2)
+#define MULTIPROCESSORS 16 /* an attribute */
 #define DEEP 8
-#define SLOTS_MAX 6000
+#define HALF_BYTES 4096
 
 static CUcontext context;
-static CUfunction function;
-static CUstream streams[STREAMS];
+static CUfunction function, other_function; /* the other is of the second device */
+static CUstream streams[STREAMS], other_stream;
 static CUgraphExec graph;
 static CUevent events[DEEP];
+static const unsigned int grids[] = {132, 4096, 65536};
 static unsigned int grid = 132;
+static unsigned int graph_kernels;
+static uint64_t kernel_ns;      /* or of a wave */
+static uint64_t blocks_at_once; /* 0: a kernel takes as long whatever its grid */
 
 /* The simulated driver's, for HAMID_SIM_CLOCK=virtual: then time passes only for who waits. */
 extern bool hamid_sim_is_virtual(void) __attribute__((weak));
@@ -54,15 +56,29 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec used;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+}
+
 /* The forms for per-thread default streams have the prototypes of the others. */
 extern __typeof__(cuLaunchKernel) cuLaunchKernel_ptsz;
 extern __typeof__(cuLaunchKernelEx) cuLaunchKernelEx_ptsz;
 extern __typeof__(cuLaunchCooperativeKernel) cuLaunchCooperativeKernel_ptsz;
 extern __typeof__(cuGraphLaunch) cuGraphLaunch_ptsz;
+extern __typeof__(cuMemsetD32Async) cuMemsetD32Async_ptsz;
 
 static bool is(const char *how, const char *name)
 {
 	return strcmp(how, name) == 0;
+}
+
+/* GPU time of a launch. */
+static uint64_t takes_ns(void)
+{
+	return blocks_at_once ? kernel_ns * ((grid + blocks_at_once - 1) / blocks_at_once) : kernel_ns;
 }
 
 static CUresult kernel(CUstream stream)
@@ -73,8 +89,10 @@ static CUresult kernel(CUstream stream)
 static void make_graph(void)
 {
 	CUgraph recorded;
+	const uint64_t fit = GRAPH_NS / (takes_ns() + 1);
+	graph_kernels = fit < 2 ? 2 : fit < GRAPH_KERNELS ? (unsigned int)fit : GRAPH_KERNELS;
 	MUST(cuStreamBeginCapture_v2(streams[0], 0));
-	for (int i = 0; i < GRAPH_KERNELS; i++)
+	for (unsigned int i = 0; i < graph_kernels; i++)
 		MUST(kernel(streams[0]));
 	MUST(cuStreamEndCapture(streams[0], &recorded));
 	MUST(cuGraphInstantiateWithFlags(&graph, recorded, 0));
@@ -103,26 +121,88 @@ static void launch_in_vain(void)
 	MUST(cuCtxSetCurrent(context));
 }
 
-static void start(const char *kernel_ns)
+static void start(const char *length)
 {
 	CUmodule module;
-	char name[64];
-	snprintf(name, sizeof name, "sim_%sns", kernel_ns);
+	char *end, name[64];
+	int blocks, multiprocessors;
+	kernel_ns = strtoull(length, &end, 10);
+	snprintf(name, sizeof name, "sim_%lluns%s", (unsigned long long)kernel_ns, *end ? "_wave" : "");
 	MUST(cuInit(0));
 	MUST(cuDevicePrimaryCtxRetain(&context, 0));
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.address_size 64\n"));
 	MUST(cuModuleGetFunction(&function, module, name));
 	MUST(cuFuncSetBlockShape(function, 128, 1, 1));
+	if (*end) {
+		MUST(cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, 0));
+		MUST(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 128, 0));
+		blocks_at_once = (uint64_t)blocks * (uint64_t)multiprocessors;
+	}
 	for (int i = 0; i < STREAMS; i++)
 		MUST(cuStreamCreate(&streams[i], 1));
 	for (int i = 0; i < DEEP; i++)
 		MUST(cuEventCreate(&events[i], 0));
 }
 
-/* How many kernels were launched. */
-static unsigned int launch(const char *how, unsigned int turn)
+static void start_other(const char *length)
 {
+	CUcontext other;
+	CUmodule module;
+	char name[64];
+	snprintf(name, sizeof name, "sim_%sns", length);
+	MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	MUST(cuCtxPushCurrent_v2(other));
+	MUST(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.address_size 64\n"));
+	MUST(cuModuleGetFunction(&other_function, module, name));
+	MUST(cuStreamCreate(&other_stream, 1));
+	MUST(cuCtxPopCurrent_v2(&other));
+}
+
+static CUdeviceptr room(void)
+{
+	static CUdeviceptr taken;
+	if (!taken)
+		MUST(cuMemAlloc_v2(&taken, 2 * HALF_BYTES));
+	return taken;
+}
+
+/* Work that is no kernel. False: it is none of these. */
+static bool fill_or_copy(const char *how)
+{
+	if (is(how, "fill"))
+		MUST(cuMemsetD8Async(room(), 1, HALF_BYTES, streams[0]));
+	else if (is(how, "fill-ptsz"))
+		MUST(cuMemsetD32Async_ptsz(room(), 1, HALF_BYTES / 4, NULL));
+	else if (is(how, "fill-now"))
+		MUST(cuMemsetD16_v2(room(), 1, HALF_BYTES / 2));
+	else if (is(how, "rows"))
+		MUST(cuMemsetD2D8Async(room(), 512, 1, 256, HALF_BYTES / 512, NULL));
+	else if (is(how, "copy"))
+		MUST(cuMemcpyDtoDAsync_v2(room(), room() + HALF_BYTES, HALF_BYTES, streams[0]));
+	else if (is(how, "copy-now"))
+		MUST(cuMemcpyDtoD_v2(room(), room() + HALF_BYTES, HALF_BYTES));
+	else
+		return false;
+	return true;
+}
+
+/* Where the launch of a turn was. */
+static CUstream stream_of(const char *how, unsigned int turn)
+{
+	const size_t length = strlen(how);
+	if (is(how, "streams"))
+		return streams[turn % STREAMS];
+	if (strncmp(how, "graph", 5) == 0 || is(how, "multi") || is(how, "both") || is(how, "fill") || is(how, "copy"))
+		return streams[0];
+	return length > 5 && is(how + length - 5, "-ptsz") ? PER_THREAD : NULL;
+}
+
+/* GPU time of what was launched. */
+static uint64_t launch(const char *how, unsigned int turn)
+{
+	if (is(how, "grids"))
+		grid = grids[turn % (sizeof grids / sizeof *grids)];
 	CUlaunchConfig config = {
 		.gridDimX = grid, .gridDimY = 1, .gridDimZ = 1,
 		.blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
@@ -133,9 +213,14 @@ static unsigned int launch(const char *how, unsigned int turn)
 		.blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
 		.hStream = streams[0],
 	};
+	CUDA_LAUNCH_PARAMS both[] = {several, several};
+	both[1].function = other_function;
+	both[1].hStream = other_stream;
+	if (fill_or_copy(how))
+		return kernel_ns;
 	if (is(how, "graph") || is(how, "graph-ptsz")) {
 		MUST((is(how, "graph") ? cuGraphLaunch : cuGraphLaunch_ptsz)(graph, streams[0]));
-		return GRAPH_KERNELS;
+		return graph_kernels * takes_ns();
 	}
 	if (is(how, "ex") || is(how, "ex-ptsz"))
 		MUST((is(how, "ex") ? cuLaunchKernelEx : cuLaunchKernelEx_ptsz)(&config, function, NULL, NULL));
@@ -147,6 +232,8 @@ static unsigned int launch(const char *how, unsigned int turn)
 		MUST(cuLaunchKernel_ptsz(function, grid, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL));
 	else if (is(how, "multi"))
 		MUST(cuLaunchCooperativeKernelMultiDevice(&several, 1, 0));
+	else if (is(how, "both"))
+		MUST(cuLaunchCooperativeKernelMultiDevice(both, 2, 0));
 	else if (is(how, "threads"))
 		launch_in_thread();
 	else if (is(how, "grid"))
@@ -162,22 +249,23 @@ static unsigned int launch(const char *how, unsigned int turn)
 	}
 	if (is(how, "sync"))
 		MUST(cuCtxSynchronize());
-	return 1;
+	return takes_ns();
 }
 
 int main(int argc, char **argv)
 {
-	static uint64_t slots[SLOTS_MAX + 1];
 	if (argc < 4)
 		return 2;
-	const uint64_t kernel_ns = strtoull(argv[2], NULL, 10);
 	const uint64_t length_ns = strtoull(argv[3], NULL, 10) * 1000000;
 	if (argc > 4)
 		grid = (unsigned int)atoi(argv[4]);
-	const uint64_t slot_ns = argc > 5 ? strtoull(argv[5], NULL, 10) * 1000000 : 1000000000;
+	if (argc > 5)
+		slot_ns = strtoull(argv[5], NULL, 10) * 1000000;
 	start(argv[2]);
 	if (strncmp(argv[1], "graph", 5) == 0)
 		make_graph();
+	if (is(argv[1], "both"))
+		start_other(argv[2]);
 	for (unsigned int turn = 0; argc > 6 && turn < (unsigned int)atoi(argv[6]); turn++)
 		launch(argv[1], turn);
 	MUST(cuCtxSynchronize());
@@ -187,23 +275,29 @@ int main(int argc, char **argv)
 	if (is(argv[1], "late"))
 		launch_in_vain();
 
-	uint64_t done = 0, worst_ns = 0;
-	const uint64_t from = now_ns();
+	uint64_t done_ns = 0, worst_ns = 0;
+	marks_begin();
+	const uint64_t from = now_ns(), cpu_from = cpu_ns();
 	uint64_t before = from;
+	CUstream last = NULL;
 	for (unsigned int turn = 0; before - from < length_ns; turn++) {
-		const unsigned int kernels = launch(argv[1], turn);
+		const uint64_t gpu_ns = launch(argv[1], turn);
 		const uint64_t now = now_ns();
-		const uint64_t slot = (now - from) / slot_ns;
 		worst_ns = now - before > worst_ns ? now - before : worst_ns;
-		done += kernels;
-		slots[slot < SLOTS_MAX ? slot : SLOTS_MAX] += kernels * kernel_ns;
+		done_ns += gpu_ns;
 		before = now;
+		last = stream_of(argv[1], turn);
+		marks_note(gpu_ns, last);
 	}
-	MUST(cuCtxSynchronize());
+	marks_end(last);
 	printf("{\"gpu_ns\": %llu, \"elapsed_ns\": %llu, \"worst_ns\": %llu, "
-	       "\"from_ns\": %llu, \"seconds\": [",
-	       (unsigned long long)(done * kernel_ns), (unsigned long long)(now_ns() - from),
-	       (unsigned long long)worst_ns, (unsigned long long)from);
+	       "\"from_ns\": %llu, \"cpu_ns\": %llu, ",
+	       (unsigned long long)done_ns, (unsigned long long)(now_ns() - from),
+	       (unsigned long long)worst_ns, (unsigned long long)from,
+	       (unsigned long long)(cpu_ns() - cpu_from));
+	printf("\"first_end_ns\": %llu, \"first_gpu_ns\": %llu, \"last_end_ns\": %llu, \"seconds\": [",
+	       (unsigned long long)first_end_ns, (unsigned long long)first_gpu_ns,
+	       (unsigned long long)last_end_ns);
 	for (uint64_t i = 0; i < (before - from) / slot_ns && i < SLOTS_MAX; i++)
 		printf("%s%llu", i ? ", " : "", (unsigned long long)slots[i]);
 	puts("]}");
