@@ -1,8 +1,8 @@
 /*
  * How busy a device is, as a tenant is told: of lists, its own processes' part. The figure of the whole
  * card is the container's part of it where that is measured, which is under a cap (throttle.h), over the time between two
- * questions; to the first question, no more than the cap, and nothing if nothing was to be run lately. Without a
- * cap it is the card's.
+ * questions; to the first question, no more than the cap, and nothing if nothing was to be run lately, or ever: under a
+ * cap what nobody counts does not run. Without a cap it is the card's.
  *
  * Of an instance (MIG) the driver gives no such figures, and its answer stands, as outside of our
  * containers.
@@ -125,9 +125,10 @@ HOOK_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
 	if (nr != NVML_SUCCESS || !real.nvmlDeviceGetUUID ||
 	    real.nvmlDeviceGetUUID(device, uuid, sizeof uuid) != NVML_SUCCESS ||
 	    pages_limit(uuid, &limit) < 0 || limit.core_percent == 0 ||
-	    limit.core_percent >= WHOLE_PERCENT || pages_budget_told(limit.uuid, &budget) < 0)
+	    limit.core_percent >= WHOLE_PERCENT)
 		return nr;
-	const unsigned int own = own_percent(&limit, &budget);
+	const unsigned int own =
+		pages_budget_told(limit.uuid, &budget) < 0 ? 0 : own_percent(&limit, &budget);
 	if (utilization->gpu > own)
 		utilization->gpu = own;
 	if (utilization->memory > own)

@@ -96,6 +96,13 @@ def test_an_idle_container_with_a_cap_is_told_that_it_is_idle_on_a_card_that_is_
     assert told(container)["rates"] == [0, 0]
 
 
+def test_a_container_with_a_cap_in_which_nothing_ever_ran_is_told_that_it_is_idle(container):
+    busy_card(container)
+    limit(container, CAP_PERCENT)
+
+    assert told(container)["rates"] == [0, 0]
+
+
 @pytest.mark.parametrize("percent", [0, 100])
 def test_without_a_cap_the_card_s_own_figures_stand(container, percent):
     busy_card(container)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.native.clients.machine import LIMIT_MIB, MACHINE, UUID, Client, client_directory
+from tests.native.clients.machine import MACHINE, Client, client_directory
 from tests.native.container import Container
 
 
@@ -12,5 +12,6 @@ def client(native_build, tmp_path, request):
     directory = client_directory(request.param)
     with Container(native_build, tmp_path) as container:
         container.machine.write_text(MACHINE)
-        container.limit((UUID, LIMIT_MIB))
-        yield Client(directory=directory, container=container)
+        client = Client(directory=directory, container=container)
+        client.limit()
+        yield client

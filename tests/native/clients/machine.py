@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.container import Container
+from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, encode_control_page
+from hamid.hooks.abi.usage import decode_usage_page
+from tests.native.container import MIB, Container
 
 HERE = Path(__file__).parent
 CLIENTS = HERE.parents[2] / "build" / "clients"
-CARD_MIB = 2048
+CARD_MIB = 1024
 LIMIT_MIB = 512
 CHUNK_MIB = 32
+LOOK_AT_MIB = 128
+"""So much the programs hold when they look at what they are told; as routes.py has it."""
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 BUILD_TIMEOUT_S = 540
 RUN_TIMEOUT_S = 110
@@ -69,6 +73,18 @@ class Client:
             return self.container.environment(own)
         return {**self.container.env, **own}
 
+    def limit(self, *, core_percent: int = 0) -> None:
+        device = DeviceLimit(
+            device_uuid=UUID, memory_bytes=LIMIT_MIB * MIB, core_percent=core_percent
+        )
+        page = encode_control_page(ContainerLimits(devices=(device,), priority=1, generation=1))
+        self.container.write_page(page)
+
+    def have_neighbour(self, *, pid: int, memory_mib: int, gpu_percent: int) -> None:
+        """Let another container's process hold memory of the card, and keep it busy."""
+        neighbour = f"process={pid}:{memory_mib}\ngpu_util={gpu_percent}\n"
+        self.container.machine.write_text(MACHINE + neighbour)
+
     def run(self, *command: object, is_limited: bool) -> str:
         done = subprocess.run(
             list(map(str, command)),
@@ -85,9 +101,17 @@ class Client:
     def program(self, name: str, *, is_limited: bool) -> list[dict]:
         """The JSON lines of one of `programs/`; what the client itself prints is left out."""
         output = self.run(
-            self.directory / "bin" / "python", HERE / "programs" / name, is_limited=is_limited
+            self.directory / "bin" / "python",
+            HERE / "programs" / name,
+            self.container.usage_dir,
+            is_limited=is_limited,
         )
         return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+    def charged_bytes(self, when: str) -> int:
+        """What the container was charged at a moment of which the program kept the usage page."""
+        page = self.container.limits_dir.parent / f"{when}.page"
+        return decode_usage_page(page.read_bytes()).used_bytes(UUID) if page.is_file() else 0
 
 
 def routes_of(lines: list[dict]) -> dict[str, dict]:
@@ -110,13 +134,34 @@ def only_in_the_long_run() -> pytest.MarkDecorator:
 
 
 def assert_filled(lines: list[dict], edge_mib: int, *, own_chunks: int = 3) -> None:
-    """Each route gave all there is and no more, was refused, and gave again what was freed.
+    """Each route gave all there is and no more, was refused, and after all was freed gave the same.
 
     What a client needs for itself may take the place of a few chunks.
     """
     routes = routes_of(lines)
     assert routes
     for line in routes.values():
-        assert edge_mib - own_chunks * CHUNK_MIB <= line["granted_mib"] <= edge_mib, line
+        granted = line["granted_bytes"]
+        assert (edge_mib - own_chunks * CHUNK_MIB) * MIB <= granted <= edge_mib * MIB, line
         assert line["refusal"], line
-        assert line["again"], line
+        # A card without limits cuts its small blocks from what is left as it likes.
+        assert abs(line["again_bytes"] - granted) <= line["least_bytes"], line
+
+
+def assert_slice_filled(client: Client, lines: list[dict], *, own_chunks: int = 0) -> None:
+    """The same of the slice, to the last byte: of what the client had not for itself when it began.
+
+    `own_chunks` are for what it takes for itself with each chunk.
+    """
+    assert_filled(lines, LIMIT_MIB, own_chunks=LIMIT_MIB // CHUNK_MIB)
+    limit_bytes, own_bytes = LIMIT_MIB * MIB, client.charged_bytes("before")
+    for route, line in routes_of(lines).items():
+        granted, charged = line["granted_bytes"], client.charged_bytes(f"{route} full")
+        own_at_most = own_bytes + own_chunks * CHUNK_MIB * MIB
+        assert granted > limit_bytes - own_at_most - line["least_bytes"], (line, own_bytes)
+        assert granted <= charged <= limit_bytes, (line, charged)
+        assert line["again_bytes"] == granted, line
+        if "free_bytes" in line["told"]:
+            free_bytes = limit_bytes - client.charged_bytes(f"{route} looked at")
+            told = line["told"]["free_bytes"], line["told"]["total_bytes"]
+            assert told == (free_bytes, limit_bytes), line

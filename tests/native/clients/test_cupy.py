@@ -3,11 +3,14 @@
 from tests.native.clients.machine import (
     CARD_MIB,
     LIMIT_MIB,
+    LOOK_AT_MIB,
     assert_filled,
+    assert_slice_filled,
     only_in_the_long_run,
     real_client,
     routes_of,
 )
+from tests.native.container import MIB
 
 pytestmark = [*real_client("cupy102"), only_in_the_long_run()]
 
@@ -29,5 +32,6 @@ def test_it_fills_its_slice_by_every_route_and_is_refused_at_the_right_byte(clie
     assert {"total_mib": LIMIT_MIB} in lines
     assert {"free_less_largest": 0} in lines
     assert set(routes_of(lines)) == {"pooled array", "malloc", "cuda array", "managed"}
-    assert_filled(lines, LIMIT_MIB)
+    assert_slice_filled(client, lines)
+    assert routes_of(lines)["pooled array"]["told"]["pooled_bytes"] == LOOK_AT_MIB * MIB
     assert WORKS in lines

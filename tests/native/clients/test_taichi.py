@@ -4,7 +4,13 @@ That flag would make Taichi's core find `dlsym` in libc before any preloaded lib
 flag out (entry_loader.c).
 """
 
-from tests.native.clients.machine import CARD_MIB, LIMIT_MIB, assert_filled, real_client
+from tests.native.clients.machine import (
+    CARD_MIB,
+    assert_filled,
+    assert_slice_filled,
+    real_client,
+    routes_of,
+)
 
 pytestmark = real_client("taichi")
 
@@ -19,5 +25,6 @@ def test_it_fills_the_bare_card_and_no_more(client):
 def test_it_fills_its_slice_and_no_more(client):
     lines = client.program("with_taichi.py", is_limited=True)
 
-    assert_filled(lines, LIMIT_MIB)
+    assert set(routes_of(lines)) == {"ndarray", "field"}
+    assert_slice_filled(client, lines)
     assert {"arch": "Arch.cuda"} in lines

@@ -1,6 +1,6 @@
 """tinygrad: it looks the driver up by name, and keeps what it frees for itself."""
 
-from tests.native.clients.machine import CARD_MIB, LIMIT_MIB, assert_filled, real_client
+from tests.native.clients.machine import CARD_MIB, assert_filled, assert_slice_filled, real_client
 
 pytestmark = real_client("tinygrad")
 
@@ -12,8 +12,8 @@ def test_it_fills_the_bare_card_and_no_more(client):
     assert {"shape": [64, 64]} in lines
 
 
-def test_it_fills_the_slice_and_no_more(client):
+def test_it_fills_the_slice_to_the_last_byte_and_no_more(client):
     lines = client.program("with_tinygrad.py", is_limited=True)
 
-    assert_filled(lines, LIMIT_MIB)
+    assert_slice_filled(client, lines)
     assert {"shape": [64, 64]} in lines

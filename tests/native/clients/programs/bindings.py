@@ -1,7 +1,9 @@
 """NVIDIA's cuda-bindings: every way of the driver API to take memory, then a kernel."""
 
+import os
+
 from cuda.bindings import driver as cuda
-from routes import MIB, say, try_routes
+from routes import CHUNK_BYTES, MIB, UNIT_BYTES, say, try_routes
 
 
 class Refused(Exception):
@@ -34,7 +36,14 @@ pool = call(cuda.cuMemPoolCreate, pool_props)
 physical = cuda.CUmemAllocationProp()
 physical.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
 physical.location = on_device
-row = 1 * MIB
+narrow_row = 100  # of which each takes a whole unit
+layer = 64 << 10  # of arrays
+grain = 2 * MIB  # of memory with handles
+
+
+def figures():
+    free_bytes, total_bytes = call(cuda.cuMemGetInfo)
+    return {"free_bytes": free_bytes, "total_bytes": total_bytes}
 
 
 def free_async(address):
@@ -42,9 +51,13 @@ def free_async(address):
     call(cuda.cuStreamSynchronize, stream)
 
 
+def hold_memory(size):
+    return call(cuda.cuMemCreate, size, physical, 0)
+
+
 def map_memory(size):
     """Create, map and release: the mapping alone holds the memory."""
-    handle = call(cuda.cuMemCreate, size, physical, 0)
+    handle = hold_memory(size)
     address = call(cuda.cuMemAddressReserve, size, 0, 0, 0)
     call(cuda.cuMemMap, address, size, 0, handle, 0)
     call(cuda.cuMemRelease, handle)
@@ -59,14 +72,21 @@ def unmap_memory(mapped):
 
 def array(size):
     shape = cuda.CUDA_ARRAY_DESCRIPTOR()
-    shape.Width, shape.Height = 4096, size // (4096 * 16)
+    shape.Width, shape.Height = 512, size // (512 * 16)
     shape.Format, shape.NumChannels = cuda.CUarray_format.CU_AD_FORMAT_FLOAT, 4
     return call(cuda.cuArrayCreate, shape)
 
 
+def deep_array(size):
+    shape = cuda.CUDA_ARRAY3D_DESCRIPTOR()
+    shape.Width, shape.Height, shape.Depth = 64, 64, size // layer
+    shape.Format, shape.NumChannels = cuda.CUarray_format.CU_AD_FORMAT_FLOAT, 4
+    return call(cuda.cuArray3DCreate, shape)
+
+
 def mipmap(size):
     shape = cuda.CUDA_ARRAY3D_DESCRIPTOR()
-    shape.Width, shape.Height, shape.Depth = 4096, size // (4096 * 16), 0
+    shape.Width, shape.Height, shape.Depth = 512, size // (512 * 16), 0
     shape.Format, shape.NumChannels = cuda.CUarray_format.CU_AD_FORMAT_FLOAT, 4
     return call(cuda.cuMipmappedArrayCreate, shape, 1)
 
@@ -100,18 +120,48 @@ def free(address):
     call(cuda.cuMemFree, address)
 
 
+def import_memory(size):
+    """What another API made, by a descriptor that is the driver's once it took it."""
+    of_other = cuda.CUDA_EXTERNAL_MEMORY_HANDLE_DESC()
+    of_other.type = cuda.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+    of_other.handle.fd, of_other.size = os.open("/dev/zero", os.O_RDONLY), size
+    try:
+        return call(cuda.cuImportExternalMemory, of_other)
+    except Refused:
+        os.close(of_other.handle.fd)
+        raise
+
+
+def managed(size):
+    flags = cuda.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
+    return call(cuda.cuMemAllocManaged, size, flags)
+
+
+def pitched(size):
+    return call(cuda.cuMemAllocPitch, narrow_row, size // UNIT_BYTES, 4)[0]
+
+
+def from_pool(size):
+    return call(cuda.cuMemAllocFromPoolAsync, size, pool, stream)
+
+
 try_routes(
     {
-        "alloc": (lambda size: call(cuda.cuMemAlloc, size), free),
-        "pitch": (lambda size: call(cuda.cuMemAllocPitch, row, size // row, 4)[0], free),
-        "async": (lambda size: call(cuda.cuMemAllocAsync, size, stream), free_async),
-        "pool": (lambda size: call(cuda.cuMemAllocFromPoolAsync, size, pool, stream), free_async),
-        "mapped": (map_memory, unmap_memory),
-        "array": (array, lambda held: call(cuda.cuArrayDestroy, held)),
-        "mipmap": (mipmap, lambda held: call(cuda.cuMipmappedArrayDestroy, held)),
-        "graph": (launch_graph, free_graph),
+        "alloc": (lambda size: call(cuda.cuMemAlloc, size), free, UNIT_BYTES),
+        "managed": (managed, free, UNIT_BYTES),
+        "pitch": (pitched, free, UNIT_BYTES),
+        "async": (lambda size: call(cuda.cuMemAllocAsync, size, stream), free_async, CHUNK_BYTES),
+        "pool": (from_pool, free_async, CHUNK_BYTES),
+        "handle": (hold_memory, lambda held: call(cuda.cuMemRelease, held), grain),
+        "mapped": (map_memory, unmap_memory, grain),
+        "array": (array, lambda held: call(cuda.cuArrayDestroy, held), layer),
+        "array3d": (deep_array, lambda held: call(cuda.cuArrayDestroy, held), layer),
+        "mipmap": (mipmap, lambda held: call(cuda.cuMipmappedArrayDestroy, held), layer),
+        "external": (import_memory, lambda held: call(cuda.cuDestroyExternalMemory, held), layer),
+        "graph": (launch_graph, free_graph, grain),
     },
     Refused,
+    figures,
 )
 
 module = call(cuda.cuModuleLoadData, b"// no code\0")

@@ -3,9 +3,9 @@
 import cupy as cp
 import numpy as np
 from cupy.cuda import runtime, texture
-from routes import MIB, say, try_routes
+from routes import MIB, UNIT_BYTES, say, try_routes
 
-UNIT_BYTES = 512
+ROW_BYTES = 64 << 10
 REFUSALS = (cp.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError)
 pool = cp.get_default_memory_pool()
 
@@ -21,7 +21,12 @@ def drop(held):
 
 def take_cuda_array(size):
     kind = texture.ChannelFormatDescriptor(32, 0, 0, 0, runtime.cudaChannelFormatKindFloat)
-    return texture.CUDAarray(kind, 16384, size // 65536)
+    return texture.CUDAarray(kind, ROW_BYTES // 4, size // ROW_BYTES)
+
+
+def figures():
+    free_bytes, total_bytes = runtime.memGetInfo()
+    return {"free_bytes": free_bytes, "total_bytes": total_bytes, "pooled_bytes": pool.used_bytes()}
 
 
 def largest(at_most):
@@ -42,12 +47,13 @@ say(total_mib=total // MIB)
 say(free_less_largest=free - largest(free))
 try_routes(
     {
-        "pooled array": (lambda size: cp.empty(size, dtype=cp.uint8), give_pooled),
-        "malloc": (runtime.malloc, runtime.free),
-        "cuda array": (take_cuda_array, drop),
-        "managed": (runtime.mallocManaged, runtime.free),
+        "pooled array": (lambda size: cp.empty(size, dtype=cp.uint8), give_pooled, UNIT_BYTES),
+        "malloc": (runtime.malloc, runtime.free, UNIT_BYTES),
+        "cuda array": (take_cuda_array, drop, 8 * ROW_BYTES),
+        "managed": (runtime.mallocManaged, runtime.free, UNIT_BYTES),
     },
     REFUSALS,
+    figures,
 )
 doubled = cp.arange(1000, dtype=cp.int32) * 2
 say(

@@ -2,7 +2,7 @@
 
 import faiss
 import numpy as np
-from routes import say, try_routes
+from routes import MIB, UNIT_BYTES, say, try_routes
 
 DIMENSIONS = 64
 
@@ -35,9 +35,9 @@ def take_scratch(size):
 say(devices=faiss.get_num_gpus())
 try_routes(
     {
-        "vectors": vectors(None),
-        "managed vectors": vectors(faiss.Unified),
-        "scratch": (take_scratch, drop),
+        "vectors": (*vectors(None), UNIT_BYTES),
+        "managed vectors": (*vectors(faiss.Unified), UNIT_BYTES),
+        "scratch": (take_scratch, drop, MIB),
     },
     RuntimeError,
 )

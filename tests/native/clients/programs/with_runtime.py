@@ -3,7 +3,7 @@
 import os
 
 from cuda.bindings import runtime
-from routes import MIB, say, try_routes
+from routes import CHUNK_BYTES, MIB, UNIT_BYTES, say, try_routes
 
 
 class Refused(Exception):
@@ -28,6 +28,10 @@ say(total_mib=total // MIB, free_mib=free // MIB)
 stream = call(runtime.cudaStreamCreate)
 
 
+def free(address):
+    call(runtime.cudaFree, address)
+
+
 def free_async(address):
     call(runtime.cudaFreeAsync, address, stream)
     call(runtime.cudaStreamSynchronize, stream)
@@ -35,12 +39,13 @@ def free_async(address):
 
 try_routes(
     {
-        "alloc": (lambda size: call(runtime.cudaMalloc, size), lambda a: call(runtime.cudaFree, a)),
-        "pitch": (
-            lambda size: call(runtime.cudaMallocPitch, MIB, size // MIB)[0],
-            lambda a: call(runtime.cudaFree, a),
+        "alloc": (lambda size: call(runtime.cudaMalloc, size), free, UNIT_BYTES),
+        "pitch": (lambda size: call(runtime.cudaMallocPitch, MIB, size // MIB)[0], free, MIB),
+        "async": (
+            lambda size: call(runtime.cudaMallocAsync, size, stream),
+            free_async,
+            CHUNK_BYTES,
         ),
-        "async": (lambda size: call(runtime.cudaMallocAsync, size, stream), free_async),
     },
     Refused,
 )

@@ -1,6 +1,6 @@
 """tinygrad on its CUDA device: buffers, a matrix product that it compiles."""
 
-from routes import say, try_routes
+from routes import UNIT_BYTES, say, try_routes
 from tinygrad import Device, Tensor, dtypes
 from tinygrad.device import Buffer
 
@@ -11,9 +11,11 @@ def give(buffer):
     Device["CUDA"].allocator.free_cache()
 
 
-try_routes(
-    {"buffer": (lambda size: Buffer("CUDA", size, dtypes.uint8).allocate(), give)}, MemoryError
-)
+def take(size):
+    return Buffer("CUDA", size, dtypes.uint8).allocate()
+
+
+try_routes({"buffer": (take, give, UNIT_BYTES)}, MemoryError)
 
 product = Tensor.ones(64, 64, device="CUDA") @ Tensor.ones(64, 64, device="CUDA")
 say(shape=list(product.numpy().shape))

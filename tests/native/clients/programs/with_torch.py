@@ -13,10 +13,21 @@ def give(tensor):
     torch.cuda.empty_cache()
 
 
-try_routes(
-    {"tensor": (lambda size: torch.empty(size, dtype=torch.uint8, device=device), give)},
-    RuntimeError,
-)
+def take(size):
+    return torch.empty(size, dtype=torch.uint8, device=device)
+
+
+def figures():
+    free_bytes, total_bytes = torch.cuda.mem_get_info()
+    return {
+        "free_bytes": free_bytes,
+        "total_bytes": total_bytes,
+        "allocated_bytes": torch.cuda.memory_allocated(),
+    }
+
+
+# Blocks of a MiB are the largest that its allocator cuts from segments of two.
+try_routes({"tensor": (take, give, MIB)}, RuntimeError, figures)
 
 tensor = torch.arange(1000).to(device)
 begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
