@@ -62,15 +62,20 @@ class Burst:
 
 
 def main(pods: int) -> None:
+    """Measure on a cluster of its own."""
+    with running_cluster(nodes=1) as cluster:
+        measure(cluster, pods, rest_s=REST_S)
+
+
+def measure(cluster: Cluster, pods: int, *, rest_s: float) -> None:
     """Measure without cards, then with."""
     with (
-        running_cluster(nodes=1) as cluster,
         tempfile.TemporaryDirectory(prefix="hamid-burst-") as root,
         stand(cluster, Path(root), count=CARDS) as made,
     ):
         say(f"{BENCH}: {pods} pods without a card")
         plain = _burst(cluster, "plain", pods, limits={})
-        time.sleep(REST_S)
+        time.sleep(rest_s)
         say(f"{BENCH}: {pods} pods with a slice each")
         daemon = made.daemons["first"]
         before, before_cpu_s = _figures(daemon), _cpu_s(daemon)

@@ -12,9 +12,16 @@ import pytest
 
 from hamid.kube.client import KubeClient
 from hamid.kube.errors import NotFound
-from hamid.kube.port import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS
+from hamid.kube.port import (
+    CONFIG_MAPS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    SERVICE_ACCOUNTS,
+    EventKind,
+)
 from hamid.kube.settings import KubeSettings
-from tests.contracts.kube_contract import WholeKubeContract
+from tests.contracts.kube_contract import WholeKubeContract, config_map
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,3 +69,24 @@ class TestRealServer(WholeKubeContract):
         async with aiohttp.ClientSession(raise_for_status=True) as session:
             await session.post(etcd, json=body)
         return old
+
+    async def test_a_quiet_watch_is_told_how_far_it_has_come(self, kube, namespace):
+        """Two seconds before it ends, as every minute of a longer one."""
+        since = (await kube.list(CONFIG_MAPS, namespace=namespace)).resource_version
+        await kube.create(CONFIG_MAPS, config_map("ours"), namespace=namespace)
+
+        watch = kube.watch(
+            CONFIG_MAPS,
+            resource_version=since,
+            namespace=namespace,
+            field_selector="metadata.name=ours",
+            timeout_s=6,
+        )
+        async with contextlib.aclosing(watch) as events:
+            assert (await anext(events)).kind is EventKind.ADDED
+            other = await kube.create(CONFIG_MAPS, config_map("other"), namespace=namespace)
+            found = [event async for event in events]
+
+        assert {event.kind for event in found} == {EventKind.BOOKMARK}
+        told = found[-1].object["metadata"]["resourceVersion"]
+        assert int(told) >= int(other["metadata"]["resourceVersion"])

@@ -81,6 +81,7 @@ def test_the_environment_raises_no_limit(hamid: Stand) -> None:
         "CUDA_DEVICE_MEMORY_LIMIT_0": "99999m",
         "CUDA_DEVICE_MEMORY_LIMIT": "99999m",
         "HAMID_LIMITS_DIR": "/tmp",
+        "HAMID_TEST_LIMITS_DIR": "/tmp",
         "HAMID_DISABLE": "1",
         "CUDA_DISABLE_CONTROL": "true",
         "LD_PRELOAD": "",
@@ -94,6 +95,24 @@ def test_the_environment_raises_no_limit(hamid: Stand) -> None:
 
     assert results(hamid, "forger", "main") == [(500, TAKEN), (1, REFUSED)]
     assert set(totals_bytes(hamid, "forger", "main").values()) == {500 * MIB}
+
+
+def test_who_makes_all_cards_visible_gets_no_more_of_them(hamid: Stand) -> None:
+    """By the one variable that widens what a container sees; the kubelet lets the pod's win."""
+    limits, forged = {"gpu": "1", "gpumem": "500"}, {"NVIDIA_VISIBLE_DEVICES": "all"}
+    seeing = pod(
+        "seeing",
+        hamid.sim,
+        container("own", limits, "--device", "0", "500", "1", env=forged),
+        container("other", limits, "--device", "1", "1", env=forged),
+    )
+    seeing["metadata"]["annotations"] = {USE_INDEX: "0"}
+    hamid.cluster.apply(json.dumps(seeing))
+
+    hamid.cluster.wait_for_phase("seeing", "Succeeded")
+
+    assert results(hamid, "seeing", "own") == [(500, TAKEN), (1, REFUSED)]
+    assert results(hamid, "seeing", "other") == [(1, REFUSED)]
 
 
 def test_containers_of_one_pod_have_each_their_limit(hamid: Stand) -> None:
