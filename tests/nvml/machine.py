@@ -2,9 +2,12 @@
 
 import fcntl
 import subprocess
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from hamid.nvml.port import EventKind
 from hamid.nvml.profiles import SimulatedCard, format_profile
@@ -17,6 +20,8 @@ EVENT_NAMES = {EventKind.XID: "xid", EventKind.DOUBLE_BIT_ECC: "double_bit_ecc"}
 @cache
 def built(name: str) -> Path:
     """Build one of the simulation's files if need be; several test runs at once take turns."""
+    if sys.platform != "linux":
+        pytest.skip(f"the simulated driver is built for Linux, not for {sys.platform}")
     build = ROOT / "native/build"
     build.mkdir(parents=True, exist_ok=True)
     with (build / ".lock").open("w") as lock:

@@ -7,7 +7,7 @@
 #   build.sh helm       helm alone, which takes neither root nor the rest
 #   build.sh check      nothing, but exit with 4 when something is missing
 #
-# Exit code 3: this machine cannot, and the last line says why.
+# Exit code 3: this machine cannot, and the last line says why; it has helm all the same, if it can.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=lib.sh
@@ -44,7 +44,8 @@ ensure_packages() {
     missing "${packages[*]}"
     command -v apt-get > /dev/null || cannot "no apt-get to install ${packages[*]} with"
     apt-get update -qq >&2
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${packages[@]}" >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${packages[@]}" >&2 ||
+        cannot "${packages[*]} cannot be installed"
 }
 
 # missing WHAT: leave if we are only to look
@@ -98,14 +99,17 @@ once() {
 what=${1:-all}
 case $what in all | helm | check) ;; *) echo "usage: $0 [helm | check]" >&2 && exit 2 ;; esac
 [ "$(uname -s)" = Linux ] || cannot "$(uname -s) is not Linux"
-[ "$what" = helm ] || can_run_nodes
+[ "$what" != check ] || can_run_nodes
 mkdir -p "$bin" "$cache/images"
 # One build at a time: a second one waits and then finds everything done.
 exec 9> "$cache/lock"
 flock 9
 export CGO_ENABLED=0
 
+# First, for a machine that can do no more can have it.
+once helm "$cache/helm-built-from" "$here"/build/helm/go.mod
 if [ "$what" != helm ]; then
+    can_run_nodes
     ensure_packages
     once cluster "$cache/built-from" "$here"/build/go.mod "$here"/build/main.go
     # Always made anew, and replaced when they differ: that takes no time.
@@ -113,5 +117,4 @@ if [ "$what" != helm ]; then
     "$python" "$here/image.py" busybox localhost/busybox:1 "$cache/images/busybox.tar"
     "$python" "$here/image.py" glibc localhost/glibc:1 "$cache/images/glibc.tar"
 fi
-once helm "$cache/helm-built-from" "$here"/build/helm/go.mod
 echo "$bin"
