@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from hamid.codec.admission import Allow, Deny, PatchOp, json_pointer, limits_patch
-from hamid.codec.pod import EPHEMERAL_LIST, pod_containers, pod_meta
+from hamid.codec.pod import pod_containers, pod_meta
 from hamid.codec.pod_request import asked_resources, decode_pod_request, required_limits
 from hamid.codec.quota import decode_payer
 from hamid.errors import RequestError, shortened
@@ -88,8 +88,6 @@ class Rules:
             match review.operation, review.subresource:
                 case "CREATE", "":
                     return self._of_new(review.object, review.namespace, quotas)
-                case "UPDATE", "ephemeralcontainers":
-                    return self._of_ephemeral(review.object)
                 case "UPDATE", "":
                     return self._of_change(review)
                 case _:
@@ -119,13 +117,6 @@ class Rules:
         if over := exceeding(request, [quota for quota in quotas if quota.binds(payer)]):
             findings.add(self.settings.over_quota, never_sentence(payer.namespace, over))
         return findings.verdict((*strip, *self._changes(pod, scheduler)))
-
-    def _of_ephemeral(self, pod: JsonObject) -> Verdict:
-        """Ephemeral containers cannot be given devices: the reader of requests says so."""
-        only_ephemeral = {**pod, "spec": {EPHEMERAL_LIST: _spec(pod).get(EPHEMERAL_LIST)}}
-        if asked_resources(only_ephemeral, self.resources):
-            decode_pod_request(only_ephemeral, names=self.resources, defaults=self.defaults)
-        return Allow()
 
     def _of_change(self, review: AdmissionRequest) -> Verdict:
         if review.object is None or review.username in self.settings.own_usernames:

@@ -194,7 +194,7 @@ class Webhook:
                             {
                                 "apiGroups": [""],
                                 "apiVersions": ["v1"],
-                                "resources": ["pods", "pods/ephemeralcontainers"],
+                                "resources": ["pods"],
                                 "operations": ["CREATE", "UPDATE"],
                             }
                         ],

@@ -453,20 +453,6 @@ def test_other_changes_to_a_pod_pass_untouched():
     assert change(old=kept, new={**kept, "note": "new"}, username="alice") == Allow()
 
 
-# Ephemeral containers.
-
-
-def with_ephemeral(*ephemeral):
-    item = pod(container("train", gpu=1))
-    item["spec"]["ephemeralContainers"] = list(ephemeral)
-    return review(
-        item,
-        old=pod(container("train", gpu=1)),
-        operation="UPDATE",
-        subresource="ephemeralcontainers",
-    )
-
-
 @pytest.mark.parametrize(
     ("key", "said"),
     [
@@ -536,17 +522,6 @@ def test_only_lists_of_uuids_take_any_value():
     lists_of_uuids = {names.USE_UUID, names.AVOID_UUID}
 
     assert set(GARBAGE) == set(names.ASKED_BY_AUTHOR) - lists_of_uuids
-
-
-def test_an_ephemeral_container_that_asks_for_a_device_is_refused():
-    verdict = rules().verdict(with_ephemeral(container("debug", gpu=1)))
-
-    assert isinstance(verdict, Deny)
-    assert "'debug'" in verdict.message
-
-
-def test_an_ephemeral_container_that_asks_for_none_is_welcome():
-    assert rules().verdict(with_ephemeral(container("debug"))) == Allow()
 
 
 # Quotas.

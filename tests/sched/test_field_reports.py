@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     "d1": (
         "sched/test_admission_rules.py::test_every_kind_of_container_that_asks_makes_the_pod_ours",
-        "sched/test_admission_rules.py::test_an_ephemeral_container_that_asks_for_a_device_is_refused",
+        "cluster/test_leading.py::test_an_ephemeral_container_gets_no_resources_and_so_no_devices",
         "sched/test_admission_rules.py::test_a_pod_that_asks_in_its_init_container_alone_is_held_to_the_quota",
         "codec/test_pod_request.py::test_an_amount_may_stand_in_limits_and_another_in_requests",
     ),

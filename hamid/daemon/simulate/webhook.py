@@ -50,11 +50,7 @@ def webhook_configuration(*, name: str, port: int, authority: Credential) -> Jso
                 "sideEffects": "None",
                 "failurePolicy": "Fail",
                 "timeoutSeconds": 10,
-                "rules": [
-                    rule("CREATE", "pods"),
-                    rule("UPDATE", "pods"),
-                    rule("UPDATE", "pods/ephemeralcontainers"),
-                ],
+                "rules": [rule("CREATE", "pods"), rule("UPDATE", "pods")],
                 "clientConfig": {
                     "url": f"https://{HOST}:{port}/webhook",
                     "caBundle": base64.b64encode(authority.certificate_pem).decode(),
