@@ -16,6 +16,8 @@
 #include "hooks.h"
 #include "real.h"
 
+#define GRAIN_BYTES (2ull << 20) /* in which the driver takes of a device */
+
 /* What a launch takes of one device. */
 struct part {
 	struct pool *pool;
@@ -42,7 +44,25 @@ static uint64_t growth(CUdevice ordinal, uint64_t least_bytes)
 		    CUDA_SUCCESS)
 		return least_bytes;
 	const uint64_t idle = reserved > used ? reserved - used : 0;
-	return least_bytes > idle ? least_bytes - idle : 0;
+	const uint64_t more = least_bytes > idle ? least_bytes - idle : 0;
+	return more > UINT64_MAX - GRAIN_BYTES ? more : (more + GRAIN_BYTES - 1) / GRAIN_BYTES * GRAIN_BYTES;
+}
+
+/* Room may be made by giving back what the pool has idle: then it has to grow by more. */
+static CUresult reserve_growth(struct pages_device *device, CUdevice ordinal, uint64_t least_bytes,
+			       struct ledger_charge *ret_advance)
+{
+	const uint64_t bytes = growth(ordinal, least_bytes);
+	CUresult cr = hook_reserve(device, bytes, ret_advance);
+	const uint64_t now_bytes = growth(ordinal, least_bytes);
+	if (cr != CUDA_SUCCESS || now_bytes <= bytes)
+		return cr;
+	cr = hook_resize(ret_advance, now_bytes);
+	if (cr != CUDA_SUCCESS) {
+		ledger_cancel(ret_advance);
+		ret_advance->cell = LEDGER_UNCOUNTED;
+	}
+	return cr;
 }
 
 /*
@@ -63,7 +83,7 @@ static CUresult begin_part(CUgraphExec exec, CUdevice ordinal, bool is_own, stru
 	ret_part->advance = (struct ledger_charge){.cell = LEDGER_UNCOUNTED};
 	if (!ret_part->least_bytes && !is_own)
 		return CUDA_SUCCESS;
-	cr = hook_reserve(device, growth(ordinal, ret_part->least_bytes), &ret_part->advance);
+	cr = reserve_growth(device, ordinal, ret_part->least_bytes, &ret_part->advance);
 	if (cr != CUDA_SUCCESS)
 		hook_graph_put_back_least(exec, ordinal, ret_part->least_bytes);
 	return cr;

@@ -39,6 +39,8 @@ int hook_settle(struct pool *pool, const struct ledger_charge *advance, bool is_
 	for (;;) {
 		uint64_t reserved;
 		const uint64_t version = pools_version(pool);
+		if (is_forced && pools_is_growing(pool))
+			return 0;
 		if (ask_reserved(pool, &reserved) != CUDA_SUCCESS)
 			reserved = pools_charged_bytes(pool) + (advance ? advance->size_bytes : 0);
 		int r = pools_settle(pool, version, reserved, advance, is_forced);
@@ -210,17 +212,19 @@ static CUresult allocate_counted(const struct request *request, CUmemoryPool han
 	CUresult cr = hook_reserve(pools_device(pool), growth(handle, request->size_bytes), &advance);
 	if (cr != CUDA_SUCCESS)
 		return cr;
+	pools_begin_growth(pool);
 	cr = call_driver(request);
 	pools_touch(pool);
+	int r = cr == CUDA_SUCCESS ? hook_settle(pool, &advance, false) : 0;
+	if (r == -ENOMEM) {
+		trim_pools(pools_device(pool));
+		r = hook_settle(pool, &advance, false);
+	}
+	pools_end_growth(pool);
 	if (cr != CUDA_SUCCESS) {
 		ledger_cancel(&advance);
 		hook_settle(pool, NULL, true);
 		return cr;
-	}
-	int r = hook_settle(pool, &advance, false);
-	if (r == -ENOMEM) {
-		trim_pools(pools_device(pool));
-		r = hook_settle(pool, &advance, false);
 	}
 	if (r < 0)
 		ledger_cancel(&advance);

@@ -76,23 +76,21 @@ HOOK_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p
 	return cr;
 }
 
-/* Blocks of a destroyed pool live on until they are freed, and keep their bytes charged. */
+/* What a destroyed pool has lives on until the last of its blocks is freed, and stays charged as long. */
 HOOK_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemPoolDestroy)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct pool *known = pools_find(POOL_STREAM_ORDERED, (uintptr_t)pool);
-	cuuint64_t used = 0;
-	if (known && (!real.cuMemPoolGetAttribute ||
-		      real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) !=
-			      CUDA_SUCCESS))
-		used = pools_charged_bytes(known);
-	/* Before, for the driver may give the handle to another thread at once. */
-	if (known)
+	/* Before, for the driver may give the handle to another thread at once, and tells of it no more. */
+	if (known) {
+		pools_touch(known);
+		hook_settle(known, NULL, true);
 		pools_orphan(known);
+	}
 	CUresult cr = real.cuMemPoolDestroy(pool);
 	if (known)
-		pools_bury(known, cr == CUDA_SUCCESS, used);
+		pools_bury(known, cr == CUDA_SUCCESS);
 	return cr;
 }
 

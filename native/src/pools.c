@@ -13,6 +13,8 @@ struct pool {
 	uint64_t key;
 	struct pages_device *device;
 	_Atomic uint64_t version;
+	_Atomic uint32_t growing; /* calls */
+	_Atomic uint64_t blocks; /* handed out of it and not yet freed */
 	struct ledger_charge charge; /* LOCK_POOLS */
 	_Atomic uint64_t charged_bytes;
 };
@@ -58,7 +60,7 @@ static int add(enum pool_kind kind, uint64_t key, struct pages_device *device, s
 	const size_t last = atomic_load(&end);
 	size_t place = 0;
 	while (place < last && (atomic_load(&pools[place].kind) != POOL_ORPHAN ||
-				pools[place].charge.size_bytes))
+				pools[place].charge.size_bytes || atomic_load(&pools[place].blocks)))
 		place++;
 	if (place == POOLS_MAX)
 		return -ENOMEM;
@@ -135,6 +137,22 @@ uint64_t pools_version(const struct pool *pool)
 	return atomic_load(&pool->version);
 }
 
+void pools_begin_growth(struct pool *pool)
+{
+	atomic_fetch_add(&pool->growing, 1);
+	pools_touch(pool);
+}
+
+void pools_end_growth(struct pool *pool)
+{
+	atomic_fetch_sub(&pool->growing, 1);
+}
+
+bool pools_is_growing(const struct pool *pool)
+{
+	return atomic_load(&pool->growing) != 0;
+}
+
 /* Holds LOCK_POOLS. */
 static int charge(struct pool *pool, uint64_t reserved_bytes, const struct ledger_charge *advance,
 		  bool is_forced)
@@ -181,17 +199,28 @@ int pools_settle(struct pool *pool, uint64_t version, uint64_t reserved_bytes,
 int pools_remember(struct pool *pool, uint64_t address, uint64_t size_bytes)
 {
 	const struct ledger_charge uncharged = {.size_bytes = size_bytes, .cell = pool->charge.cell};
-	return ledger_commit(&uncharged, LEDGER_POOLED, address, (uintptr_t)pool);
+	int r = ledger_commit(&uncharged, LEDGER_POOLED, address, (uintptr_t)pool);
+	if (r == 0 && uncharged.cell != LEDGER_UNCOUNTED)
+		atomic_fetch_add(&pool->blocks, 1);
+	return r;
+}
+
+/* Holds LOCK_POOLS. */
+static void end_if_unused(struct pool *pool)
+{
+	if (atomic_load(&pool->kind) != POOL_ORPHAN || atomic_load(&pool->blocks))
+		return;
+	charge(pool, 0, NULL, true);
+	atomic_fetch_add(&pool->version, 1);
 }
 
 void pools_forget(const struct ledger_entry *block)
 {
 	struct pool *pool = (struct pool *)(uintptr_t)block->owner;
-	if (atomic_load(&pool->kind) != POOL_ORPHAN)
+	if (atomic_fetch_sub(&pool->blocks, 1) > 1 || atomic_load(&pool->kind) != POOL_ORPHAN)
 		return;
 	lock();
-	const uint64_t charged = pool->charge.size_bytes;
-	charge(pool, charged > block->size_bytes ? charged - block->size_bytes : 0, NULL, true);
+	end_if_unused(pool);
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -203,11 +232,10 @@ void pools_orphan(struct pool *pool)
 	pthread_mutex_unlock(&mutex);
 }
 
-void pools_bury(struct pool *pool, bool is_destroyed, uint64_t used_bytes)
+void pools_bury(struct pool *pool, bool is_destroyed)
 {
 	lock();
-	if (is_destroyed)
-		charge(pool, used_bytes, NULL, true);
 	atomic_store(&pool->kind, is_destroyed ? POOL_ORPHAN : POOL_STREAM_ORDERED);
+	end_if_unused(pool);
 	pthread_mutex_unlock(&mutex);
 }

@@ -19,7 +19,7 @@ enum pool_kind {
 	POOL_STREAM_ORDERED = 1,
 	POOL_GRAPH, /* key: the device's ordinal + 1 */
 	POOL_DYING,  /* being destroyed: nobody knows yet whether it will be */
-	POOL_ORPHAN, /* destroyed; charged the blocks that are not yet freed */
+	POOL_ORPHAN, /* destroyed; charged all that it had until the last of its blocks is freed */
 };
 
 struct pool;
@@ -49,6 +49,14 @@ void pools_touch(struct pool *pool);
 uint64_t pools_version(const struct pool *pool);
 
 /*
+ * In between a call makes the pool grow, and settles that itself, for it may not be had. Nobody else charges it by force
+ * meanwhile.
+ */
+void pools_begin_growth(struct pool *pool);
+void pools_end_growth(struct pool *pool);
+bool pools_is_growing(const struct pool *pool);
+
+/*
  * At `version` the driver said that the pool has `reserved_bytes`. Charge that, using up
  * `advance`, what was reserved ahead for this call (NULL: nothing). 0; -EAGAIN: it has changed
  * since, ask again; -ENOMEM: over the limit, nothing changed; forced: never over.
@@ -63,8 +71,8 @@ int pools_remember(struct pool *pool, uint64_t address, uint64_t size_bytes);
 void pools_forget(const struct ledger_entry *block);
 
 /*
- * Its handle means nothing any more. Then: was it destroyed, with how many bytes in use? If not, it
- * is what it was.
+ * Its handle means nothing any more. Then: was it destroyed? If not, it is what it was. The driver keeps all that a
+ * destroyed pool has until the last of its blocks is freed.
  */
 void pools_orphan(struct pool *pool);
-void pools_bury(struct pool *pool, bool is_destroyed, uint64_t used_bytes);
+void pools_bury(struct pool *pool, bool is_destroyed);
