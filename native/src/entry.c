@@ -89,7 +89,7 @@ static struct dlsym_answer answer_hooked(real_dlsym_fn lookup, const struct hook
 	return final(found == driver ? row->hook : found);
 }
 
-struct dlsym_answer hamid_dlsym_answer(void *handle, const char *symbol, void *caller)
+BEFORE_SANITIZERS struct dlsym_answer hamid_dlsym_answer(void *handle, const char *symbol, void *caller)
 {
 	real_dlsym_fn lookup = real_dlsym();
 	__atomic_store_n(&hamid_dlsym_target, lookup ? (void *)lookup : (void *)no_dlsym,

@@ -116,6 +116,9 @@ static CUresult look(const struct whereabouts *there, uint64_t now_ns, struct pa
 	}
 	const uint32_t enforced =
 		enforced_here(there->device->name, ret_rate->percent, ret_rate->flags);
+	uint16_t cell;
+	if (enforced && ret_rate->permille)
+		pages_device_cell(there->device, &cell); /* who has nothing charged is not in the page yet */
 	pages_note_enforced(enforced);
 	if (enforced_is_stronger(enforced))
 		ret_rate->permille = 0;

@@ -21,7 +21,7 @@ static const struct hook_row hook_rows[] = {
 
 static _Atomic(void *) answers[ROWS]; /* by row; NULL: none, or not yet asked */
 
-const struct hook_row *hook_table_find(const char *symbol)
+BEFORE_SANITIZERS const struct hook_row *hook_table_find(const char *symbol)
 {
 	/* Nearly every look-up in a process is none of ours; two letters tell. */
 	if (!((symbol[0] == 'c' && symbol[1] == 'u') || (symbol[0] == 'n' && symbol[1] == 'v')))

@@ -37,7 +37,7 @@ static const struct {
 /* The baseline versions of the architectures we build for, and where glibc 2.34 moved it. */
 static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
 
-real_dlsym_fn real_dlsym(void)
+BEFORE_SANITIZERS real_dlsym_fn real_dlsym(void)
 {
 	real_dlsym_fn found = atomic_load_explicit(&found_dlsym, memory_order_acquire);
 	if (found)

@@ -39,6 +39,11 @@ extern struct real_driver real;
  */
 bool real_load(enum real_library library);
 
+/*
+ * For what each dlsym runs through: a sanitizer's runtime asks for what it replaces before it can check anything.
+ */
+#define BEFORE_SANITIZERS __attribute__((no_sanitize("address", "thread")))
+
 /* The C library's dlsym (or the next interposer's); NULL only if there is none. */
 typedef void *(*real_dlsym_fn)(void *handle, const char *symbol);
 real_dlsym_fn real_dlsym(void);
