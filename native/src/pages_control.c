@@ -253,7 +253,8 @@ int pages_device_limit(struct pages_device *device, uint64_t *ret_limit_bytes)
 	lock();
 	int r = limit_of(device->uuid, &limit);
 	if (r == 0) {
-		memcpy(device->name, limit.uuid, sizeof device->name);
+		if (memcmp(device->name, limit.uuid, sizeof device->name) != 0) /* others may be reading it */
+			memcpy(device->name, limit.uuid, sizeof device->name);
 		atomic_store(&device->limit_bytes, limit.memory_limit_bytes);
 		atomic_store(&device->core_percent, limit.core_percent);
 		atomic_store(&device->index, limit.index);
