@@ -332,6 +332,33 @@ steps.say("taken of the card", take(32, pool))
     }
 
 
+@pytest.mark.parametrize("cuda_version", [13000, 13050], ids=["silent driver", "driver that tells"])
+@pytest.mark.parametrize(
+    ("place", "card"),
+    [
+        pytest.param("0, 0", 0, id="anywhere"),
+        pytest.param("1, 1", 1, id="at best on the other card"),
+        pytest.param("2, 0", 0, id="at best on the host"),
+    ],
+)
+def test_memory_of_a_managed_pool_is_charged_wherever_it_is(steps, place, card, cuda_version):
+    managed = 2
+    told = steps(
+        POOL
+        + f"""
+steps.say("pool", cuda.cuMemPoolCreate(byref(pool), byref(Pool({managed}, 0, {place}))))
+steps.say("taken", take(32, pool))
+steps.say("freed", cuda.cuMemFreeAsync(address, stream))
+steps.say("destroyed", cuda.cuMemPoolDestroy(pool))
+""",
+        cuda_version=cuda_version,
+    )
+
+    charged = charges(told, card=card)
+    assert (charged["pool"], charged["taken"], charged["destroyed"]) == (0, 32, 0)
+    assert set(charges(told, card=1 - card).values()) == {0}
+
+
 def test_a_locality_domain_of_a_card_is_that_card(steps):
     told = steps(
         HANDLE

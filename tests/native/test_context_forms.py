@@ -13,6 +13,7 @@ pytestmark = pytest.mark.native
 
 CONTEXT_MIB = 300
 OUT_OF_MEMORY = 2
+UNKNOWN = 999
 MAKE = {
     "cuCtxCreate": "byref(context), 0, 0",
     "cuCtxCreate_v2": "byref(context), 0, 0",
@@ -60,6 +61,17 @@ def test_a_context_is_charged_from_its_making_to_its_end(container, make, end, e
         process.wait(TIMEOUT_S)
 
     assert charged == [CONTEXT_MIB, 0]
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_a_context_that_the_driver_does_not_make_is_charged_nothing(container, make):
+    device = DeviceLimit(device_uuid=CARD, memory_bytes=1000 * MIB, context_bytes=CONTEXT_MIB * MIB)
+    limits = ContainerLimits(devices=(device,), priority=1, generation=1)
+    container.write_page(encode_control_page(limits))
+    container.env["HAMID_SIM_CUDA_FAIL"] = ",".join(f"{form}={UNKNOWN}" for form in MAKE)
+    program = f'steps.say("made", cuda.{make}({MAKE[make]}))'
+
+    assert said(container, program, with_context=False) == {"made": (UNKNOWN, 0, 0)}
 
 
 GREEN = """

@@ -29,6 +29,13 @@ ROUTES = [
     "own pool",
     "external",
     "graph node",
+    "narrow pitch",
+    "async of thread",
+    "multicast",
+    "alloc v1",
+    "narrow pitch v1",
+    "heap",
+    "green context",
 ]
 UNCOUNTED_BY_THE_DRIVER = ["managed", "external"]
 """Not by the simulated one: managed memory is on the host first, external is its maker's."""

@@ -11,7 +11,7 @@ $(BUILD)/bench/worker: $(BENCH)/worker.c tests/loaded_driver.h src/cuda_subset.h
 
 .PHONY: bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory
 bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory: library $(BUILD)/bench/libcuda.so.1 $(BUILD)/bench/worker
-bench-memory: $(BUILD)/bin/route
+bench-memory: $(BUILD)/bin/route $(BUILD)/bin/share
 bench-cap bench-tenants bench-kill: $(BUILD)/bin/launch
 bench-tenants: sims
 bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory:

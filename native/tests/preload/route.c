@@ -40,7 +40,7 @@ static int act_fill(const char *name, size_t unit_mib)
 	const struct route *route = route_named(name);
 	CUresult last, again, failed = CUDA_SUCCESS;
 	const size_t count = fill(route, unit_mib * MIB, &last);
-	const uint64_t charged = charged_bytes(), physical = physical_bytes();
+	const uint64_t charged = charged_bytes(), fixed = fixed_bytes(), physical = physical_bytes();
 	for (size_t i = 0; i < count; i++) {
 		CUresult cr = route->give(&taken[i]);
 		failed = cr == CUDA_SUCCESS ? failed : cr;
@@ -49,11 +49,11 @@ static int act_fill(const char *name, size_t unit_mib)
 	const uint64_t left = charged_bytes();
 	const size_t regained = fill(route, unit_mib * MIB, &again);
 	printf("{\"route\": \"%s\", \"count\": %zu, \"granted\": %llu, \"charged\": %llu, "
-	       "\"physical\": %llu, \"result\": %d, \"free_result\": %d, \"left\": %llu, "
+	       "\"fixed\": %llu, \"physical\": %llu, \"result\": %d, \"free_result\": %d, \"left\": %llu, "
 	       "\"regained\": %zu}\n",
 	       name, count, (unsigned long long)(count * unit_mib * MIB),
-	       (unsigned long long)charged, (unsigned long long)physical, (int)last, (int)failed,
-	       (unsigned long long)left, regained);
+	       (unsigned long long)charged, (unsigned long long)fixed, (unsigned long long)physical,
+	       (int)last, (int)failed, (unsigned long long)left, regained);
 	return 0;
 }
 

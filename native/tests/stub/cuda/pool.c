@@ -167,13 +167,17 @@ SIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 
 SIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
-	CUdevice device;
+	CUdevice device = -1;
 
 	SIM_ENTER();
-	if (!pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-	    props->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+	if (!pool || !props || props->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult cr = sim_location(&props->location, &device);
+	/* Managed memory may prefer a place, and is on the host as long as nobody touches it. */
+	bool is_managed = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+
+	if (!is_managed && props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult cr = is_managed ? CUDA_SUCCESS : sim_location(&props->location, &device);
 
 	if (cr != CUDA_SUCCESS)
 		return cr;
@@ -183,6 +187,7 @@ SIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	made->handle_types = props->handleTypes;
 	made->usage = props->usage;
+	made->is_managed = is_managed;
 	*pool = made;
 	return CUDA_SUCCESS;
 }

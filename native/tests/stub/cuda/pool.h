@@ -11,7 +11,7 @@ struct CUmemPoolHandle_st {
 	int reuse[3];       /* settings that change nothing here */
 	int handle_types;
 	unsigned short usage;
-	bool is_default, is_imported, is_destroyed;
+	bool is_default, is_imported, is_destroyed, is_managed;
 };
 
 /* The pool that cuMemAllocAsync takes from; NULL when there is no memory for it. */

@@ -62,7 +62,8 @@ static bool get_narrow(CUmemoryPool pool, int attribute, int *ret_value)
 	if (attribute >= POOL_REUSE_FIRST && attribute <= POOL_REUSE_LAST)
 		*ret_value = pool->reuse[attribute - POOL_REUSE_FIRST];
 	else if (attribute == POOL_ALLOCATION_TYPE)
-		*ret_value = CU_MEM_ALLOCATION_TYPE_PINNED;
+		*ret_value = pool->is_managed ? CU_MEM_ALLOCATION_TYPE_MANAGED :
+						CU_MEM_ALLOCATION_TYPE_PINNED;
 	else if (attribute == POOL_EXPORT_HANDLE_TYPES)
 		*ret_value = pool->handle_types;
 	else if (attribute == POOL_LOCATION_ID)
