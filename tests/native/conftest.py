@@ -6,6 +6,7 @@ import pytest
 
 from hamid.hooks.abi import contract
 from tests.native.container import CARD, TIMEOUT_S, Container, build, limits
+from tests.native.headers import fetched
 
 IN_A_CONTAINER = f"""
 set -eu
@@ -29,6 +30,12 @@ exec "$@"
 def native_build():
     """The directory with everything that `make -C native all` builds."""
     return build("all")
+
+
+@pytest.fixture(scope="session")
+def cuda_versions():
+    """By version, the directory with NVIDIA's headers and runtime."""
+    return fetched()
 
 
 @pytest.fixture

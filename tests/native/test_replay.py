@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.native.container import NATIVE, TIMEOUT_S
+from tests.native.headers import VERSIONS
 
 pytestmark = pytest.mark.native
 
@@ -19,7 +20,6 @@ HOOKED = set(
     re.findall(r"^HOOK\(CUDA, \w+, (\w+),", (NATIVE / "src/hooks.def").read_text(), re.MULTILINE)
 )
 ROW = re.compile(r"^SIM(?:_THREAD|_AGAIN)?\((\w+), (\d+), (\w+)(?:, (\w+))?\)", re.MULTILINE)
-RUNTIMES = sorted((NATIVE / "build/cuda").glob("*/libcudart.so"))
 FORMS = [
     (name, int(version), symbol, per_thread or symbol)
     for path in sorted((NATIVE / "tests/stub/cuda").glob("*.def"))
@@ -90,8 +90,11 @@ def test_hooked_forms_are_answered_with_their_hook_and_all_others_as_the_driver_
     assert wrong_answers(container, requests) == []
 
 
-@pytest.mark.skipif(not RUNTIMES, reason="make -C native audit fetches the runtimes")
-@pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda path: path.parent.name)
+@pytest.fixture(params=VERSIONS)
+def runtime(request, cuda_versions):
+    return cuda_versions[request.param] / "libcudart.so"
+
+
 def test_what_a_runtime_asks_is_answered_as_the_driver_does_but_for_what_is_hooked(
     container, runtime
 ):
@@ -104,8 +107,6 @@ def test_what_a_runtime_asks_is_answered_as_the_driver_does_but_for_what_is_hook
     assert wrong_answers(container, requests) == []
 
 
-@pytest.mark.skipif(not RUNTIMES, reason="make -C native audit fetches the runtimes")
-@pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda path: path.parent.name)
 def test_what_a_runtime_gets_for_per_thread_streams_is_of_that_kind(container, runtime):
     kinds = {(name, symbol): per_thread for name, _, symbol, per_thread in FORMS}
     requests = runtime_s_requests(container, runtime)
