@@ -10,8 +10,12 @@ REFUSALS = (cp.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError)
 pool = cp.get_default_memory_pool()
 
 
-def give_pooled(array):
-    del array
+def take_pooled(size):
+    return [cp.empty(size, dtype=cp.uint8)]
+
+
+def give_pooled(only):
+    only.clear()  # here it goes back to the pool, and not when the caller is done with it
     pool.free_all_blocks()
 
 
@@ -47,7 +51,7 @@ say(total_mib=total // MIB)
 say(free_less_largest=free - largest(free))
 try_routes(
     {
-        "pooled array": (lambda size: cp.empty(size, dtype=cp.uint8), give_pooled, UNIT_BYTES),
+        "pooled array": (take_pooled, give_pooled, UNIT_BYTES),
         "malloc": (runtime.malloc, runtime.free, UNIT_BYTES),
         "cuda array": (take_cuda_array, drop, 8 * ROW_BYTES),
         "managed": (runtime.mallocManaged, runtime.free, UNIT_BYTES),
