@@ -178,6 +178,17 @@ def cards_healed(crowd: Crowded, count: int) -> list[float]:
     return taken
 
 
+def nodes_back(crowd: Crowded, count: int) -> list[float]:
+    """A node with a card that nobody holds was deleted, and is there again; its pods never left."""
+    taken = []
+    for _ in range(count):
+        node, _ = crowd.card_of(crowd.holders[0])
+        crowd.fleet.api.call("DELETE", f"/api/v1/nodes/{node}")
+        crowd.leave(crowd.holders[0])
+        taken.append(crowd.timed(crowd.wait(), partial(crowd.fleet.create_nodes, [node])))
+    return taken
+
+
 def quotas_raised(crowd: Crowded, count: int) -> list[float]:
     """A card is free, but the namespace's quota was used up; it is raised by one."""
     taken = []
@@ -209,6 +220,7 @@ def main() -> None:
                 (f"pod-gone/{CROWD}-waiting", pods_gone_in_crowd, size.others),
                 ("cordon-lifted", cordons_lifted, size.others),
                 ("card-healthy", cards_healed, size.others),
+                ("node-back", nodes_back, size.others),
                 ("quota-raised", quotas_raised, size.others),
             ):
                 say(f"{case}, {count} times")

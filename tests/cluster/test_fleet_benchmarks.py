@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("name", "cases"),
     [
-        ("cluster", {"ours", "yes", "none", "ratio"}),
+        ("cluster", {"ours", "ours/all-nodes", "yes", "none", "ratio", "ratio/all-nodes"}),
         ("one_node", {"3-pods"}),
         ("coldstart", {"new-nodes", "running-pods"}),
         (
@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
                 "pod-gone/100-waiting",
                 "cordon-lifted",
                 "card-healthy",
+                "node-back",
                 "quota-raised",
             },
         ),
@@ -49,4 +50,8 @@ def test_each_case_has_a_line(name: str, cases: set[str]):
     )
 
     assert done.returncode == 0, done.stderr
-    assert {json.loads(line)["case"] for line in done.stdout.splitlines()} == cases
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["case"] for line in lines} == cases
+    assert all(
+        line.keys() >= {"median", "p99", "n"} for line in lines if "/yes" not in line["unit"]
+    )
