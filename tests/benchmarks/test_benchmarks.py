@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 KEYS = {"bench", "case", "unit", "value"}
+OF_SAMPLES = {"median", "p99", "n"}
+TIMES = {"us", "ms", "s"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.native]
 
@@ -53,6 +55,11 @@ def test_each_line_names_its_case_unit_and_value(name: str, cases: set[str]):
     assert all(line.keys() >= KEYS for line in lines)
     assert {line["bench"] for line in lines} == {name}
     assert cases <= {line["case"] for line in lines}
+    for line in lines:
+        assert line.keys() & OF_SAMPLES in (set(), OF_SAMPLES)
+        if line["unit"] in TIMES:  # of how many times it was measured, and how much they differ
+            assert line["value"] == line["median"] <= line["p99"]
+            assert line["n"] >= 1
 
 
 def test_a_pod_costs_one_api_call():
