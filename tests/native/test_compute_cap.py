@@ -116,6 +116,15 @@ def test_every_form_of_launch_is_charged_what_it_takes(container, busy, how, ker
     assert 30 - POINTS < got(busy(how, kernel_ns, 20_000, **VIRTUAL)) < 30 + POINTS
 
 
+@pytest.mark.parametrize("fill_ns", [5000, 20 * MS])
+@pytest.mark.parametrize("how", ["fill", "fill-ptsz", "fill-now", "rows", "copy", "copy-now"])
+def test_fills_and_copies_on_the_device_are_charged_what_they_take(container, busy, how, fill_ns):
+    cap(container, 30)
+    tenant = busy(how, fill_ns, 20_000, HAMID_SIM_FILL_NS=str(fill_ns), **VIRTUAL)
+
+    assert 30 - POINTS < got(tenant) < 30 + POINTS
+
+
 def test_a_thread_that_launches_once_and_ends_takes_no_more_time_along(container, busy):
     cap(container, 30)
 
