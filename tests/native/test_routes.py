@@ -29,6 +29,7 @@ ROUTES = [
     "own pool",
     "external",
     "graph node",
+    "graph uploaded",
     "narrow pitch",
     "async of thread",
     "multicast",
