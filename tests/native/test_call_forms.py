@@ -308,6 +308,116 @@ def test_what_a_graph_takes_of_another_card_than_its_stream_s_is_charged_there(s
     }
 
 
+KEPT = """
+def threshold(mib):
+    return cuda.cuMemPoolSetAttribute(pool, 4, byref(c_ulonglong(mib * MIB)))
+"""
+
+
+def test_what_a_pool_keeps_by_its_threshold_stays_charged_until_there_is_less_of_it(steps):
+    told = steps(
+        POOL
+        + KEPT
+        + """
+assert cuda.cuDeviceGetDefaultMemPool(byref(pool), 0) == 0
+steps.say("kept", threshold(64))
+steps.say("taken", take(48, pool))
+steps.say("freed", cuda.cuMemFreeAsync(address, stream))
+steps.say("waited", cuda.cuStreamSynchronize(stream))
+steps.say("taken of what is kept", take(40, pool))
+steps.say("freed again", cuda.cuMemFreeAsync(address, stream))
+steps.say("trimmed to more", cuda.cuMemPoolTrimTo(pool, c_size_t(64 * MIB)))
+steps.say("kept no more", threshold(0))
+steps.say("waited again", cuda.cuCtxSynchronize())
+steps.say("kept again", threshold(64))
+steps.say("taken again", take(48, pool))
+steps.say("freed once more", cuda.cuMemFreeAsync(address, stream))
+steps.say("plain", cuda.cuMemAlloc_v2(byref(address), c_size_t(64 * MIB)))
+"""
+    )
+
+    assert charges(told) == {
+        "kept": 0,
+        "taken": 64,
+        "freed": 64,
+        "waited": 64,
+        "taken of what is kept": 64,
+        "freed again": 64,
+        "trimmed to more": 64,
+        "kept no more": 64,
+        "waited again": 0,
+        "kept again": 0,
+        "taken again": 64,
+        "freed once more": 64,
+        "plain": 64,  # for what a pool keeps without need is given back before a no
+    }
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        "cuDeviceSetMemPool(0, pool)",
+        "cuMemSetMemPool(byref((c_int * 2)(1, 0)), 1, pool)",
+    ],
+    ids=["cuDeviceSetMemPool", "cuMemSetMemPool"],
+)
+def test_what_is_taken_of_the_pool_that_a_program_chose_for_a_device_is_charged_to_that_pool(
+    steps, choose
+):
+    told = steps(
+        POOL
+        + KEPT
+        + f"""
+steps.say("pool", cuda.cuMemPoolCreate(byref(pool), byref(Pool(1, 0, 1, 0))))
+steps.say("kept", threshold(64))
+steps.say("chosen", cuda.{choose})
+steps.say("taken", cuda.cuMemAllocAsync(byref(address), c_size_t(32 * MIB), stream))
+steps.say("freed", cuda.cuMemFreeAsync(address, stream))
+steps.say("waited", cuda.cuCtxSynchronize())
+steps.say("destroyed", cuda.cuMemPoolDestroy(pool))
+steps.say("of the default one", cuda.cuMemAllocAsync(byref(address), c_size_t(32 * MIB), stream))
+""",
+        cuda_version=13000,
+    )
+
+    assert charges(told) == {
+        "pool": 0,
+        "kept": 0,
+        "chosen": 0,
+        "taken": 32,
+        "freed": 32,
+        "waited": 32,
+        "destroyed": 0,
+        "of the default one": 32,
+    }
+
+
+def test_all_that_a_destroyed_pool_has_stays_charged_until_its_last_block_is_freed(steps):
+    told = steps(
+        POOL
+        + """
+second = c_ulonglong()
+steps.say("pool", cuda.cuMemPoolCreate(byref(pool), byref(Pool(1, 0, 1, 0))))
+steps.say("a little", take(2, pool))
+steps.say("a little more", cuda.cuMemAllocFromPoolAsync(byref(second), c_size_t(1000), pool, stream))
+steps.say("destroyed", cuda.cuMemPoolDestroy(pool))
+steps.say("freed", cuda.cuMemFreeAsync(address, stream))
+steps.say("waited", cuda.cuCtxSynchronize())
+steps.say("the last freed", cuda.cuMemFree_v2(second))
+"""
+    )
+
+    assert charges(told) == {
+        "pool": 0,
+        "a little": 32,
+        "a little more": 32,
+        "destroyed": 32,
+        "freed": 32,
+        "waited": 32,
+        "the last freed": 0,
+    }
+
+
 @pytest.mark.parametrize("kind", [2, 3], ids=["of the host", "of a node of the host"])
 def test_memory_of_a_pool_of_host_memory_is_charged_to_no_card(steps, kind):
     told = steps(

@@ -11,10 +11,11 @@ import subprocess
 
 import pytest
 
+from hamid.hooks.abi.budgets import USAGE_BUDGET, decode_budget, decode_places
 from hamid.hooks.abi.contract import USAGE_PAGE_NAME
 from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, encode_control_page
-from hamid.hooks.abi.usage import Enforced
-from tests.native.container import CARD, TIMEOUT_S, Container
+from hamid.hooks.abi.usage import USAGE_HEADER_BYTES, Enforced
+from tests.native.container import CARD, OTHER_CARD, TIMEOUT_S, Container
 
 pytestmark = pytest.mark.native
 
@@ -25,14 +26,20 @@ MS = 1_000_000
 
 
 def cap(container, percent: int, generation: int = 1, *, trusts_mps: bool = False) -> None:
-    device = DeviceLimit(device_uuid=CARD, memory_bytes=None, core_percent=percent)
-    container.write_page(
-        encode_control_page(
-            ContainerLimits(
-                devices=(device,), priority=1, generation=generation, trusts_mps=trusts_mps
-            ),
-        )
+    cap_each(container, {CARD: percent}, generation, trusts_mps=trusts_mps)
+
+
+def cap_each(
+    container, percents: dict[str, int], generation: int = 1, *, trusts_mps: bool = False
+) -> None:
+    devices = tuple(
+        DeviceLimit(device_uuid=uuid, memory_bytes=None, core_percent=percent)
+        for uuid, percent in percents.items()
     )
+    limits = ContainerLimits(
+        devices=devices, priority=1, generation=generation, trusts_mps=trusts_mps
+    )
+    container.write_page(encode_control_page(limits))
 
 
 class Busy:
@@ -76,6 +83,18 @@ def busy(container):
 def got(tenant: Busy) -> float:
     tenant.begin()
     return tenant.percent()
+
+
+def said(container, busy, **env: str) -> Enforced:
+    """What the usage page says of a tenant while it runs, once it says anything."""
+    state = container.env["HAMID_SIM_STATE"] + "-said"  # with nobody's virtual time in it
+    tenant = busy("sync", MS, 60_000, HAMID_SIM_STATE=state, **env)
+    tenant.begin()
+    page, enforced = container.usage_dir / USAGE_PAGE_NAME, Enforced.NONE
+    while not enforced and tenant.process.poll() is None:
+        if page.exists():
+            enforced = Enforced(sum(p.enforced for p in container.usage().processes))
+    return enforced
 
 
 VIRTUAL = {"HAMID_SIM_CLOCK": "virtual"}
@@ -125,6 +144,25 @@ def test_fills_and_copies_on_the_device_are_charged_what_they_take(container, bu
     assert 30 - POINTS < got(tenant) < 30 + POINTS
 
 
+@pytest.mark.parametrize("kernel_ns", [MS // 5, 20 * MS])
+@pytest.mark.parametrize("caps", [(30, 60), (60, 30)])
+def test_a_launch_on_two_devices_waits_for_both_and_is_charged_to_each(
+    container, busy, caps, kernel_ns
+):
+    cap_each(container, dict(zip((CARD, OTHER_CARD), caps, strict=True)))
+    tenant = busy("both", kernel_ns, 10_000, **VIRTUAL)
+    tenant.begin()
+    told = tenant.told()
+
+    assert 30 - POINTS < 100 * told["gpu_ns"] / told["elapsed_ns"] < 30 + POINTS
+    page = (container.usage_dir / USAGE_PAGE_NAME).read_bytes()
+    places = decode_places(page[:USAGE_HEADER_BYTES])
+    for uuid in (CARD, OTHER_CARD):
+        place = places[uuid]
+        charged_ns = decode_budget(page[place : place + USAGE_BUDGET.size]).charged_ns
+        assert 0.97 < charged_ns / told["gpu_ns"] < 1.03
+
+
 def test_a_thread_that_launches_once_and_ends_takes_no_more_time_along(container, busy):
     cap(container, 30)
 
@@ -142,6 +180,16 @@ def test_on_the_clock_of_the_host_a_cap_holds_as_well(container, busy, how):
     cap(container, 30)
 
     assert 6 < got(busy(how, MS, 1000)) < 30 + OVER_POINTS
+
+
+def test_who_is_held_to_a_cap_sleeps_while_it_waits(container, busy):
+    cap(container, 10)
+    tenant = busy("kernel", 20 * MS, 2000)
+    tenant.begin()
+    told = tenant.told()
+
+    assert told["elapsed_ns"] >= 2000 * MS
+    assert told["cpu_ns"] * 10 < told["elapsed_ns"]
 
 
 @pytest.mark.parametrize("percent", [0, 100])
@@ -168,28 +216,36 @@ def test_where_the_host_runs_mps_its_threads_are_enough(container, busy, tmp_pat
     cap(container, 30, trusts_mps=True)
 
     assert got(busy("kernel", MS, 2000, **VIRTUAL, **mps)) > 90
+    assert said(container, busy, **mps) == Enforced.MPS
 
 
 def test_a_container_that_claims_mps_is_capped_and_seen(container, busy, tmp_path):
     (tmp_path / "control").touch()
     mps = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}
     cap(container, 30)
-    tenant = busy("kernel", MS, 2000, **VIRTUAL, **mps)
 
-    assert got(tenant) < 30 + OVER_POINTS
+    assert got(busy("kernel", MS, 2000, **VIRTUAL, **mps)) < 30 + OVER_POINTS
+    assert said(container, busy, **mps) == Enforced.MPS_CLAIMED
+
+
+def test_on_a_mig_instance_nobody_waits_and_the_usage_page_says_why(container, busy):
+    instance = "MIG-99999999-2222-3333-4444-555555555555"
+    container.machine.write_text(
+        f"uuid={CARD}\nname=NVIDIA A100\nmemory_mib=40960\nmig_capable=1\nmig=1\n"
+        f"mig_instance={instance},1g.5gb,4864,7,0\n"
+    )
+    cap_each(container, {instance: 30})
+
+    assert got(busy("kernel", MS, 2000, **VIRTUAL)) > 90
+    assert said(container, busy) == Enforced.MIG
 
 
 def test_what_the_kernel_limits_is_said_in_the_usage_page(container, busy, tmp_path):
     (tmp_path / "dmem.max").write_text("drm/0000:03:00.0/vram0 1073741824\n")
     cap(container, 30)
-    tenant = busy("sync", MS, 60_000, HAMID_TEST_DMEM_MAX=str(tmp_path / "dmem.max"))
-    tenant.begin()
-    page, enforced = container.usage_dir / USAGE_PAGE_NAME, Enforced.NONE
-    while not enforced and tenant.process.poll() is None:
-        if page.exists():
-            enforced = sum(p.enforced for p in container.usage().processes)
 
-    assert enforced == Enforced.DMEM
+    dmem_max = str(tmp_path / "dmem.max")
+    assert said(container, busy, HAMID_TEST_DMEM_MAX=dmem_max) == Enforced.DMEM
 
 
 def test_two_processes_of_a_container_share_one_cap(container, busy):

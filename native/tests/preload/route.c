@@ -5,9 +5,10 @@
  *   route cycles ROUTE COUNT      take and give 2 MiB, COUNT times
  *   route odd                     what is legal, or wrong, with frees: a line per case
  *   route handles                 memory with handles at its edges: a line per case
+ *   route no-context              the same before there is any context
  *   route contexts                what contexts cost: a line per case
+ *   route array W H D FORMAT CHANNELS FLAGS LEVELS   an array (LEVELS 0), or one with so many levels
  *   route touch UNIT_MIB          take plainly until refused, write to all of it, read it all again
- *   route random SEED STEPS       random legal calls; after each, is our charge the driver's figure?
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,72 +217,54 @@ static int act_touch(size_t unit_mib)
 	return 0;
 }
 
-static uint64_t dice = 88172645463325252ull;
-
-static uint64_t roll(uint64_t sides)
+/* What the driver says that it takes: of one like it that is to be mapped later, for of others it does not tell. */
+static uint64_t required(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
-	dice ^= dice << 13;
-	dice ^= dice >> 7;
-	dice ^= dice << 17;
-	return dice % sides;
+	CUDA_ARRAY3D_DESCRIPTOR later = *shape;
+	CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {.size = 0};
+	CUarray array;
+	CUmipmappedArray mipmap;
+	later.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
+	if (levels && cuMipmappedArrayCreate(&mipmap, &later, levels) == CUDA_SUCCESS) {
+		cuMipmappedArrayGetMemoryRequirements(&needs, mipmap, 0);
+		cuMipmappedArrayDestroy(mipmap);
+	} else if (!levels && cuArray3DCreate_v2(&array, &later) == CUDA_SUCCESS) {
+		cuArrayGetMemoryRequirements(&needs, array, 0);
+		cuArrayDestroy(array);
+	}
+	return needs.size;
 }
 
-/*
- * The model: whole grains of 2 MiB, so that the driver's rounding is none. Managed memory is left
- * out, for the driver counts it where it is, not where it was asked for.
- */
-static int act_random(uint64_t seed, long steps)
+static int act_array(char **words)
 {
-	static const struct route *of[TAKEN_MAX];
-	size_t count = 0;
-	long refused = 0;
-	dice ^= seed * 0x9e3779b97f4a7c15ull;
-	for (long step = 0; step < steps; step++) {
-		const char *what = "sync";
-		CUresult cr = CUDA_SUCCESS;
-		const uint64_t kind = roll(20);
-		if (kind == 0) {
-			cuCtxSynchronize();
-		} else if (kind < 11 && count < 200) {
-			const struct route *route = &routes[roll(route_count)];
-			if (strcmp(route->name, "managed") == 0)
-				continue;
-			taken[count] = (struct taken){.bytes = 2 * MIB * (1 + roll(20))};
-			of[count] = route;
-			what = route->name;
-			cr = route->take(taken[count].bytes, &taken[count]);
-			count += cr == CUDA_SUCCESS;
-			refused += cr == CUDA_ERROR_OUT_OF_MEMORY;
-			if (cr == CUDA_ERROR_OUT_OF_MEMORY)
-				cr = CUDA_SUCCESS;
-		} else if (count) {
-			const size_t i = roll(count);
-			what = of[i]->name;
-			cr = of[i]->give(&taken[i]);
-			taken[i] = taken[--count];
-			of[i] = of[count];
-		}
-		if (cr != CUDA_SUCCESS || charged_bytes() != physical_bytes()) {
-			printf("{\"step\": %ld, \"call\": \"%s\", \"result\": %d, \"charged\": %llu, "
-			       "\"physical\": %llu}\n",
-			       step, what, (int)cr, (unsigned long long)charged_bytes(),
-			       (unsigned long long)physical_bytes());
-			return 1;
-		}
-	}
-	while (count) {
-		count--;
-		of[count]->give(&taken[count]);
-	}
-	cuCtxSynchronize();
-	printf("{\"steps\": %ld, \"refused\": %ld, \"left\": %llu}\n", steps, refused,
-	       (unsigned long long)charged_bytes());
+	const CUDA_ARRAY3D_DESCRIPTOR shape = {
+		.Width = strtoul(words[0], NULL, 10),
+		.Height = strtoul(words[1], NULL, 10),
+		.Depth = strtoul(words[2], NULL, 10),
+		.Format = (int)strtol(words[3], NULL, 0),
+		.NumChannels = (unsigned int)strtoul(words[4], NULL, 10),
+		.Flags = (unsigned int)strtoul(words[5], NULL, 0),
+	};
+	const unsigned int levels = (unsigned int)strtoul(words[6], NULL, 10);
+	const uint64_t needs = required(&shape, levels);
+	CUarray array;
+	CUmipmappedArray mipmap;
+	CUresult cr = levels ? cuMipmappedArrayCreate(&mipmap, &shape, levels) : cuArray3DCreate_v2(&array, &shape);
+	const uint64_t charged = charged_bytes();
+	if (cr == CUDA_SUCCESS && levels)
+		cuMipmappedArrayDestroy(mipmap);
+	else if (cr == CUDA_SUCCESS)
+		cuArrayDestroy(array);
+	printf("{\"result\": %d, \"charged\": %llu, \"required\": %llu, \"left\": %llu}\n", (int)cr,
+	       (unsigned long long)charged, (unsigned long long)needs, (unsigned long long)charged_bytes());
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	const char *act = argc > 1 ? argv[1] : "";
+	if (strcmp(act, "no-context") == 0)
+		return cuInit(0) ? 2 : act_handles();
 	route_start();
 	if (strcmp(act, "fill") == 0 && argc == 4)
 		return act_fill(argv[2], strtoul(argv[3], NULL, 10));
@@ -293,9 +276,9 @@ int main(int argc, char **argv)
 		return act_handles();
 	if (strcmp(act, "contexts") == 0)
 		return act_contexts();
+	if (strcmp(act, "array") == 0 && argc == 9)
+		return act_array(argv + 2);
 	if (strcmp(act, "touch") == 0 && argc == 3)
 		return act_touch(strtoul(argv[2], NULL, 10));
-	if (strcmp(act, "random") == 0 && argc == 4)
-		return act_random(strtoul(argv[2], NULL, 10), atol(argv[3]));
 	return 2;
 }

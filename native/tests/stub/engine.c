@@ -271,13 +271,26 @@ bool engine_reached(struct state *state, struct engine *engine, struct engine_ch
 	return is_there;
 }
 
+/* A virtual clock is one for all devices. */
+static void move_all(struct state *state, uint64_t to)
+{
+	for (size_t i = 0; i < STATE_ENGINES && state->page->engines[i].device[0]; i++) {
+		struct engine *engine = &state->page->engines[i];
+
+		lock(engine);
+		advance(engine, to);
+		unlock(engine);
+	}
+}
+
 void engine_sleep(struct state *state, struct engine *engine, uint64_t ns)
 {
-	(void)state;
 	if (engine_is_virtual()) {
 		lock(engine);
-		advance(engine, engine->now_ns + ns);
+		uint64_t to = engine->now_ns + ns;
+
 		unlock(engine);
+		move_all(state, to);
 		return;
 	}
 	if (ns < SPIN_BELOW_NS) {

@@ -40,6 +40,19 @@ SIM_EXPORT CUresult cuGetErrorString(CUresult error, const char **text)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
+static __thread struct {
+	const char *symbol; /* NULL: none */
+	CUresult result;
+} next_failure;
+
+SIM_EXPORT bool hamid_sim_fail_next(const char *symbol, CUresult result)
+{
+	const bool was_waiting = next_failure.symbol != NULL;
+	next_failure.symbol = symbol;
+	next_failure.result = result;
+	return was_waiting;
+}
+
 CUresult sim_injected(const char *symbol)
 {
 	static const char *orders;
@@ -48,6 +61,10 @@ CUresult sim_injected(const char *symbol)
 		const char *at = getenv("HAMID_SIM_CUDA_FAIL");
 		__atomic_store_n(&orders, at && *at ? at : NULL, __ATOMIC_RELAXED);
 		__atomic_store_n(&is_read, true, __ATOMIC_RELEASE);
+	}
+	if (next_failure.symbol && strcmp(symbol, next_failure.symbol) == 0) {
+		next_failure.symbol = NULL;
+		return next_failure.result;
 	}
 	size_t length = orders ? strlen(symbol) : 0;
 	for (const char *at = orders; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)

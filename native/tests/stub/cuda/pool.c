@@ -92,11 +92,10 @@ CUresult pool_give(uint64_t address)
 
 	if (pool) {
 		heap_give(block);
-		if (pool->is_destroyed) {
+		if (pool->is_destroyed && pool->heap.used == 0) {
 			heap_trim(&pool->heap, 0);
-			ended = pool->heap.used == 0 ? pool : NULL;
-			if (ended)
-				heap_keeper_end(&pool->heap);
+			heap_keeper_end(&pool->heap);
+			ended = pool;
 		}
 	}
 	space_unlock();
@@ -192,7 +191,7 @@ SIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 	return CUDA_SUCCESS;
 }
 
-/* What is still allocated stays good; the last free gives it back. */
+/* What is still allocated stays good; the last free gives all back that the pool has. */
 SIM_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	SIM_ENTER();
@@ -203,11 +202,12 @@ SIM_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 		currents[pool->heap.device] = NULL;
 	pthread_mutex_unlock(&mutex);
 	space_lock();
-	heap_trim(&pool->heap, 0);
 	bool is_empty = pool->heap.used == 0;
 
-	if (is_empty)
+	if (is_empty) {
+		heap_trim(&pool->heap, 0);
 		heap_keeper_end(&pool->heap);
+	}
 	pool->is_destroyed = true;
 	space_unlock();
 	if (is_empty)

@@ -57,6 +57,9 @@ CUresult sim_ready(void);
  */
 CUresult sim_injected(const char *symbol);
 
+/* For programs linked to this driver: the calling thread's next call of the name fails (NULL: none does). Was one still to? */
+SIM_EXPORT bool hamid_sim_fail_next(const char *symbol, CUresult result);
+
 /* How every function begins: what is injected, then whether the driver is ready. */
 CUresult sim_enter(const char *symbol);
 
