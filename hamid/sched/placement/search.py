@@ -181,8 +181,7 @@ class Search:
         depth = len(chosen)
         if depth == len(self._request.requests):
             return list(chosen) if self._is_within(chosen) else None
-        state = self._state(depth, views)
-        if state in self._in_vain:
+        if self._in_vain and self._state(depth, views) in self._in_vain:
             return None
         container = self._request.requests[depth]
         candidates = self._candidates(depth, views)
@@ -195,7 +194,7 @@ class Search:
                 return found
             if number == 0 and not self._has_room_for_row(depth, views):
                 break
-        if state is not None:
+        if (state := self._state(depth, views)) is not None:
             self._in_vain.add(state)
         return None
 
