@@ -116,7 +116,8 @@ def main(*, has_two_dimensions: bool = False) -> None:
             found = list(pool.map(Run.allocated_percent, runs))
             say(f"{policy}: {' '.join(f'{value:.2f}' for value in found)}")
             case = f"{policy}/cpu-by-kube" if args.cpu_by_kube else policy
-            emit(bench, case, unit="%", value=statistics.mean(found), least=min(found))
+            mean = statistics.mean(found)
+            emit(bench, case, unit="%", value=mean, samples=found, least=min(found))
 
 
 if __name__ == "__main__":
