@@ -22,6 +22,6 @@ def test_it_fills_the_bare_card_and_no_more(client):
 def test_it_fills_the_slice_and_no_more_by_each_of_its_memory_resources(client):
     lines = client.program("core.py", is_limited=True)
 
-    assert set(routes_of(lines)) == {"buffer", "own pool", "managed pool"}
+    assert set(routes_of(lines)) == {"buffer", "own pool", "managed pool", "graph"}
     assert_slice_filled(client, lines)
     assert {"name": "NVIDIA A100-SXM4-40GB"} in lines

@@ -56,6 +56,7 @@ void graph_free(CUgraph graph)
 		free_node(graph->first);
 		graph->first = next;
 	}
+	graph_drop_kept(graph);
 	object_delete(OBJECT_GRAPH, graph);
 }
 
@@ -104,6 +105,10 @@ CUgraph graph_copy(CUgraph graph)
 			graph_free(copy);
 			return NULL;
 		}
+	if (copy && !graph_share_kept(copy, graph)) {
+		graph_free(copy);
+		return NULL;
+	}
 	return copy;
 }
 

@@ -10,6 +10,7 @@
 #include "stream.h"
 
 struct graph_block;
+struct graph_kept;
 
 struct CUgraphNode_st {
 	struct object object;
@@ -41,6 +42,7 @@ struct CUgraph_st {
 	CUgraphNode first, last;
 	size_t count;
 	bool is_child; /* goes with the node that holds it */
+	struct graph_kept *kept;
 };
 
 struct CUgraphExec_st {
@@ -55,6 +57,10 @@ CUresult graph_add(CUgraph graph, const CUgraphNode *after, size_t count, int ty
 		   CUgraphNode *ret_node);
 void graph_free(CUgraph graph);
 CUgraph graph_copy(CUgraph graph);
+
+/* Objects of the program's (user_object.c): let them go; have a copy keep them as well. */
+void graph_drop_kept(CUgraph graph);
+bool graph_share_kept(CUgraph copy, CUgraph graph);
 
 /* In captures: the node, put behind what the stream did last. */
 CUresult graph_capture_node(CUgraph graph, CUstream stream, int type, CUgraphNode *ret_node);

@@ -1,12 +1,10 @@
-"""cuda.core: buffers of the device's pool, of an own and of a managed one, a kernel compiled by NVRTC.
-
-Not of graphs: it gives each of them an object of its own to keep (cuUserObjectCreate), which the simulated driver does not have.
-"""
+"""cuda.core: buffers of each of its memory resources that are of a device, a kernel compiled by NVRTC."""
 
 from cuda.core import (
     Device,
     DeviceMemoryResource,
     DeviceMemoryResourceOptions,
+    GraphMemoryResource,
     LaunchConfig,
     ManagedMemoryResource,
     ManagedMemoryResourceOptions,
@@ -14,7 +12,7 @@ from cuda.core import (
     ProgramOptions,
     launch,
 )
-from routes import CHUNK_BYTES, say, try_routes
+from routes import CHUNK_BYTES, MIB, say, try_routes
 
 SOURCE = 'extern "C" __global__ void fill(int *to) { to[threadIdx.x] = 1; }'
 
@@ -22,12 +20,31 @@ device = Device(0)
 device.set_current()
 stream = device.create_stream()
 own_pool = DeviceMemoryResource(device, DeviceMemoryResourceOptions())
+of_graphs = GraphMemoryResource(device)
 managed_pool = ManagedMemoryResource(ManagedMemoryResourceOptions(preferred_location=0))
 
 
 def free(buffer):
     buffer.close(stream)
     stream.sync()
+
+
+def launch_graph(size):
+    """A graph that allocates and does not free: its memory is held while it is not freed."""
+    builder = stream.create_graph_builder()
+    builder.begin_building()
+    buffer = of_graphs.allocate(size, stream=builder)
+    graph = builder.end_building().complete()
+    graph.launch(stream)
+    return buffer, graph, builder
+
+
+def free_graph(launched):
+    buffer, graph, builder = launched
+    free(buffer)
+    graph.close()
+    builder.close()
+    of_graphs.trim()
 
 
 try_routes(
@@ -39,6 +56,7 @@ try_routes(
             free,
             CHUNK_BYTES,
         ),
+        "graph": (launch_graph, free_graph, 2 * MIB),
     },
     Exception,
 )
