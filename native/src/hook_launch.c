@@ -24,7 +24,6 @@
 #define AHEAD_NS 20000000ull      /* of what is queued under a rate of the moment */
 #define AHEAD_WAIT_NS 60000000ull /* then the device is taken to be stuck */
 
-_Atomic uint64_t launch_capped;
 __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
 __thread __attribute__((tls_model("initial-exec"))) struct launch_credit launch_credit;
 
@@ -106,6 +105,23 @@ static void note_capped(CUdevice ordinal, bool is_capped)
 		atomic_fetch_and(&launch_capped, ~bit);
 }
 
+/* From here on, launches may be let by without a look: not those of another device that has a cap. */
+static void look_at_others(CUdevice ordinal, uint64_t now_ns)
+{
+	const uint64_t others = atomic_load_explicit(&launch_capped, memory_order_relaxed) & ~(1ull << ordinal);
+	for (CUdevice other = 0; others >> other; other++) {
+		struct pages_device *device;
+		struct pages_rate rate;
+		if ((others >> other & 1) && context_device(other, &device) == CUDA_SUCCESS &&
+		    pages_device_rate(device, now_ns, &rate) == 0 &&
+		    (!rate.permille ||
+		     enforced_is_stronger(enforced_here(device->name, rate.percent, rate.flags))))
+			note_capped(other, false);
+		if (other == HAMID_DEVICES_MAX - 1) /* a shift by more is none */
+			break;
+	}
+}
+
 /* How the device may be used now; and whether launches have to look at all. */
 static CUresult look(const struct whereabouts *there, uint64_t now_ns, struct pages_rate *ret_rate)
 {
@@ -123,6 +139,8 @@ static CUresult look(const struct whereabouts *there, uint64_t now_ns, struct pa
 	if (enforced_is_stronger(enforced))
 		ret_rate->permille = 0;
 	note_capped(there->ordinal, ret_rate->permille != 0);
+	if (!ret_rate->permille)
+		look_at_others(there->ordinal, now_ns);
 	return CUDA_SUCCESS;
 }
 
@@ -142,11 +160,13 @@ static uint64_t known_cost(struct measure_launch *launch, struct hamid_budget *b
 			return cost_ns;
 		const uint64_t now_ns = launch->now_ns;
 		const uint64_t first_ns = costs_first_ns(launch->kind, now_ns);
-		if (first_ns == now_ns || now_ns - started_ns > FIRST_WAIT_NS)
+		if (first_ns == now_ns)
 			return COSTS_UNKNOWN_NS;
-		if (now_ns - first_ns > FIRST_WAIT_NS)
+		if (now_ns - first_ns > FIRST_WAIT_NS) /* it takes so much at least */
 			return now_ns - first_ns < COSTS_UNPROVEN_MAX_NS ? now_ns - first_ns :
 									   COSTS_UNKNOWN_NS;
+		if (now_ns - started_ns > FIRST_WAIT_NS)
+			return COSTS_UNKNOWN_NS;
 		budget_sleep(budget, pause_ns);
 		pause_ns += pause_ns / 2;
 		launch->now_ns = budget_now_ns();
