@@ -12,6 +12,7 @@
 #define GONE_KEPT 16u
 
 _Atomic bool context_has_several;
+_Atomic uint64_t launch_capped;
 static struct pages_device devices[ORDINALS_MAX];
 static _Atomic bool is_known[ORDINALS_MAX];
 
@@ -68,6 +69,8 @@ CUresult context_device(CUdevice ordinal, struct pages_device **ret_device)
 		note_several(ordinal);
 		atomic_store(&is_known[ordinal], true);
 		note_several(ordinal); /* of two that begin at once, one sees the other */
+		if (atomic_load(&context_has_several))
+			atomic_fetch_or(&launch_capped, 1ull << ordinal);
 	}
 	*ret_device = device;
 	return CUDA_SUCCESS;

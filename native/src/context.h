@@ -22,6 +22,12 @@ struct whereabouts {
 /* Has this process to do with more than one device? Of contexts that no call of ours made, after their first launch. */
 extern _Atomic bool context_has_several;
 
+/*
+ * Devices, by ordinal, that have a cap, or whose page cannot be trusted, or of several that nobody has looked at yet: while
+ * there is one, launches look (hook_launch.h).
+ */
+extern _Atomic uint64_t launch_capped;
+
 /* "GPU-xxxxxxxx-…" of an ordinal; of a MIG instance its own. The driver's error if it has none. */
 CUresult context_uuid(CUdevice ordinal, char ret_uuid[HAMID_UUID_BYTES]);
 

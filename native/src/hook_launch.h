@@ -29,7 +29,6 @@ struct launch_what {
 
 #define LAUNCH_LOOK_EVERY 128
 
-extern _Atomic uint64_t launch_capped; /* devices that have a cap, or whose page cannot be trusted, by ordinal */
 extern __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
 
 /* Time that a thread has taken out of a device's budget. It is lost with the thread. */
