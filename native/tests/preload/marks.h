@@ -20,7 +20,7 @@
 	} while (0)
 
 #define MARKS 2048 /* on their way; more than a device's queue holds */
-#define MARK_EVERY_NS 500000ull
+#define MARK_EVERY_NS 5000000ull /* seldom: launches take the host longer while an event is waited for */
 #define SLOTS_MAX 6000
 
 static struct mark {
