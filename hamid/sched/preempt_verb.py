@@ -3,7 +3,7 @@
 It asks only where its own rules are short of something, such as CPU, and knows nothing of cards:
 whom it would evict may leave the pod without any. So of the nodes that it names only those remain on
 which the pod has its cards once the victims are gone, with those added who have to go for that; and
-of these the best. Where cards alone are short on other nodes, and fewer or less important pods would
+of these the best. Where those who go for their cards leave CPU and memory enough, they go alone. Where cards alone are short on other nodes, and fewer or less important pods would
 have to go there, no node remains: that is for `preemptor`. What it has decided stands.
 """
 
@@ -18,11 +18,13 @@ from aiohttp import web
 from hamid.codec.extender import NodeVictims, decode_preempt_args, encode_preempt_result
 from hamid.errors import ExtenderError
 from hamid.sched.bind import require_term
+from hamid.sched.preemptor import NOBODY
 from hamid.web.responses import json_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hamid.codec.disruption_budget import Budget
     from hamid.codec.extender import PreemptArgs
     from hamid.sched.cache import ClusterCache
     from hamid.sched.placement.preemption import Eviction
@@ -63,7 +65,7 @@ class PreemptVerb:
         record = self.cache.pod(args.pod_uid)
         if record is None or record.request is None:
             return args.victims
-        if self.preemptor.nominations.get(args.pod_uid) is not None:
+        if self._is_room_being_made(args.pod_uid):
             return {}
         budgets = await self.preemptor.budgets()
         require_term(self.preemptor.leadership, self.cache)
@@ -71,11 +73,40 @@ class PreemptVerb:
         if found is None:
             log.info("nobody to evict", pod=record.pod_key, node_count=len(args.victims))
             return {}
+        given = args.victims[found.placement.node_name]
+        alone = await self._enough_alone(record, found, budgets=budgets)
+        if alone is not None:
+            found, given = alone, NOBODY
         elsewhere = await self.preemptor.elsewhere(record, args.victims.keys())
         if elsewhere is not None and elsewhere.cost <= found.cost:
             return {}  # the preemptor comes to the same in a moment
         require_term(self.preemptor.leadership, self.cache)
-        return self._told(record, found, args.victims[found.placement.node_name])
+        return self._told(record, found, given)
+
+    def _is_room_being_made(self, pod_uid: str) -> bool:
+        nomination = self.preemptor.nominations.get(pod_uid)
+        return nomination is not None and any(
+            self.cache.pod(victim) is not None for victim in nomination.victims
+        )
+
+    async def _enough_alone(
+        self, record: PodRecord, found: Eviction, *, budgets: Sequence[Budget]
+    ) -> Eviction | None:
+        """Whom to evict for cards if those given stay, and that is enough; None if it is not.
+
+        Should kube-scheduler have more against those given than CPU and memory, it asks again; then
+        nobody has to go for cards any more, and it gets them.
+        """
+        name = found.placement.node_name
+        if not found.victims or record.request is None:
+            return None
+        alone = await self.preemptor.find(record, {name: NOBODY}, budgets=budgets, may_violate=True)
+        node = self.cache.snapshot(name)
+        if alone is None or node is None or node.host_free is None or alone.cost >= found.cost:
+            return None
+        leaving = (self.cache.pod(holder.pod_uid) for holder in alone.victims)
+        free = sum((victim.host for victim in leaving if victim is not None), node.host_free)
+        return alone if free.covers(record.request.host) else None
 
     def _told(
         self, record: PodRecord, found: Eviction, given: NodeVictims

@@ -64,7 +64,7 @@ _SPARED_S: Final = 60.0
 """For so long nobody is chosen again whose eviction was refused, by a budget or a webhook."""
 _MARGIN_S: Final = 60.0
 """How long cards are kept beyond the time that the victims have to end."""
-_NOBODY: Final = NodeVictims(pod_uids=())
+NOBODY: Final = NodeVictims(pod_uids=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class Preemptor:
         """Returns whether there is nothing more to do for the pod until it is refused again."""
         found = await self.find(
             record,
-            dict.fromkeys(sorted(last.node_names), _NOBODY),
+            dict.fromkeys(sorted(last.node_names), NOBODY),
             budgets=budgets,
             may_violate=False,
         )
@@ -282,12 +282,12 @@ class Preemptor:
         others = sorted(last.node_names.difference(names))
         return await self.find(
             record,
-            dict.fromkeys(others, _NOBODY),
+            dict.fromkeys(others, NOBODY),
             budgets=await self.budgets(),
             may_violate=False,
         )
 
-    def nominate(self, record: PodRecord, found: Eviction, *, given: NodeVictims = _NOBODY) -> None:
+    def nominate(self, record: PodRecord, found: Eviction, *, given: NodeVictims = NOBODY) -> None:
         """Keep the cards for the pod until those evicted for it are gone."""
         victims = frozenset(given.pod_uids) | {holder.pod_uid for holder in found.victims}
         grace_s = longest_grace_s(self.cache, victims, found.placement.node_name, self.wall_clock())

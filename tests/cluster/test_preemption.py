@@ -160,8 +160,7 @@ def test_where_cpu_is_short_too_those_go_whose_cards_are_needed(fleet: Fleet):
     wait(fleet, lambda: is_bound(fleet, "urgent"))
     node = fleet.watch.pods["urgent"]["spec"]["nodeName"]
     gone = set(names) - fleet.watch.pods.keys()
-    assert f"memory-{int(node[-4:])}" in gone
-    assert gone <= {f"memory-{int(node[-4:])}", f"cpu-{int(node[-4:])}"}
+    assert gone == {f"memory-{int(node[-4:])}"}  # it leaves CPU enough, too
 
 
 def on(number: int) -> dict[str, str]:

@@ -4,6 +4,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from hamid.codec.extender import NodeVictims, PreemptArgs
 from hamid.errors import ExtenderError
+from hamid.kube.port import PODS
 from hamid.sched.preempt_verb import PreemptVerb
 from hamid.web.errors import Refusal
 from hamid.web.middleware import errors_as_json
@@ -37,6 +38,18 @@ def asked():
     return Asked()
 
 
+def with_host(node, cpu):
+    return {**node, "status": {"allocatable": {"cpu": cpu, "memory": "64Gi"}}}
+
+
+def asking_cpu(made, cpu):
+    (container,) = made["spec"]["containers"]
+    resources = container["resources"]
+    requests = {**resources.get("requests", {}), "cpu": cpu}
+    made["spec"]["containers"] = [{**container, "resources": {**resources, "requests": requests}}]
+    return made
+
+
 async def test_victims_that_leave_the_pod_without_cards_get_company(asked):
     small, large, _ = await asked.place(
         pod("small", mib=5_000), pod("large", mib=35_000), pod("other", priority=99)
@@ -48,6 +61,44 @@ async def test_victims_that_leave_the_pod_without_cards_get_company(asked):
 
     assert answer == {node: NodeVictims(pod_uids=(small.uid, large.uid))}
     assert [found.node_name for found in asked.world.extender.nominations] == [node]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "who_goes"),
+    [
+        pytest.param("20", {"large"}, id="its CPU is enough"),
+        pytest.param("80", {"small", "large"}, id="it is not"),
+    ],
+)
+async def test_those_who_go_for_their_cards_go_alone_where_they_leave_cpu_enough(
+    asked, cpu, who_goes
+):
+    asked.nodes = [with_host(node, cpu="100") for node in asked.nodes[:1]]
+    small, large = await asked.place(
+        asking_cpu(pod("small", mib=5_000), "48"), asking_cpu(pod("large", mib=35_000), "48")
+    )
+    (urgent,) = await asked.world.create(asking_cpu(pod("urgent", priority=10), cpu))
+
+    (found,) = (await asked.ask(urgent, a=[small.uid])).values()
+
+    names = {small.uid: "small", large.uid: "large"}
+    assert {names[uid] for uid in found.pod_uids} == who_goes
+
+
+async def test_kube_scheduler_gets_its_victims_once_those_for_cards_are_gone(asked):
+    """It has something against them of which we know nothing, such as a port."""
+    asked.nodes = [with_host(node, cpu="100") for node in asked.nodes[:1]]
+    small, large = await asked.place(
+        asking_cpu(pod("small", mib=5_000), "48"), asking_cpu(pod("large", mib=35_000), "48")
+    )
+    (urgent,) = await asked.world.create(asking_cpu(pod("urgent", priority=10), "20"))
+    assert await asked.ask(urgent, a=[small.uid]) == {"node-a": NodeVictims(pod_uids=(large.uid,))}
+    assert await asked.ask(urgent, a=[small.uid]) == {}
+
+    await asked.world.kube.delete(PODS, "large", namespace=large.namespace, grace_period_s=0)
+    await asked.world.sync()
+
+    assert await asked.ask(urgent, a=[small.uid]) == {"node-a": NodeVictims(pod_uids=(small.uid,))}
 
 
 async def test_victims_that_hold_no_cards_go_alone_where_cards_are_free(asked):
