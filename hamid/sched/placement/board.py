@@ -298,6 +298,8 @@ class Board:
         self, row: _Row, host: HostAmount, heap: list[_Entry], wanted: int
     ) -> list[tuple[NodeSnapshot, Choice]]:
         """So many of the best on the heap, which is the row's or of some of its nodes."""
+        if wanted > 1 and 2 * wanted >= len(heap):
+            return self._sorted(row, host, heap)[:wanted]
         found: list[tuple[NodeSnapshot, Choice]] = []
         taken: list[_Entry] = []
         while heap and len(found) < wanted:
@@ -321,4 +323,33 @@ class Board:
                     heappush(row.heap, (-choice.score, name, number))
         for entry in taken:
             heappush(heap, entry)
+        return found
+
+    def _sorted(
+        self, row: _Row, host: HostAmount, heap: list[_Entry]
+    ) -> list[tuple[NodeSnapshot, Choice]]:
+        """All on the heap, best first; where it is the row's, it is sorted as well, and stays a heap."""
+        entries: list[_Entry] = []
+        for key, name, number in heap:
+            view, choice = self._views[number], row.choices[number]
+            if key != row.keys[number] or view is None:
+                continue
+            entry = key, name, number
+            if choice is None:
+                row.choices[number] = choice = self._measure.choose(view, row.number, host)
+                row.keys[number] = None if choice is None else -choice.score
+                if choice is None:  # cannot be: it has a bound
+                    continue
+                entry = -choice.score, name, number
+                if heap is not row.heap:
+                    heappush(row.heap, entry)
+            entries.append(entry)
+        entries = sorted(dict.fromkeys(entries))
+        if heap is row.heap:
+            row.heap = entries
+        found: list[tuple[NodeSnapshot, Choice]] = []
+        for _, _, number in entries:
+            node, choice = self._nodes[number], row.choices[number]
+            if node is not None and choice is not None:
+                found.append((node, choice))
         return found
