@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hamid.codec.allocation_record import read_allocation
-from hamid.codec.pod import pod_containers, pod_meta
+from hamid.codec.pod import has_ended, pod_containers, pod_meta
 from hamid.codec.sharing import read_sharing
 from hamid.errors import AnnotationError, KubeError
 from hamid.kube.port import PODS, EventKind
@@ -167,7 +167,7 @@ def pod_on_node(pod: JsonObject, *, names: ResourceNames) -> PodOnNode:
             condition.get("type") == "Initialized" and condition.get("status") == "True"
             for condition in status.get("conditions") or ()
         ),
-        is_terminal=status.get("phase") in ("Succeeded", "Failed"),
+        is_terminal=has_ended(pod),
     )
 
 
