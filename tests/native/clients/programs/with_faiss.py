@@ -2,7 +2,7 @@
 
 import faiss
 import numpy as np
-from routes import MIB, UNIT_BYTES, say, try_routes
+from routes import CHUNK_BYTES, MIB, UNIT_BYTES, say, try_routes
 
 DIMENSIONS = 64
 
@@ -22,14 +22,25 @@ def vectors(space):
     return take, lambda index: index.reset()
 
 
-def drop(held):
-    del held
+def with_handles():
+    own = faiss.StandardGpuResources()
+    own.noTempMemory()
+    faiss.GpuIndexFlatL2(own, DIMENSIONS)
+    return own
+
+
+# faiss ends the process where it cannot have a handle of cuBLAS: all have theirs before the card is full.
+idle = [with_handles() for _ in range(1024 * MIB // CHUNK_BYTES + 16)]
 
 
 def take_scratch(size):
-    own = faiss.StandardGpuResources()
-    own.setTempMemory(size)
-    return own, faiss.GpuIndexFlatL2(own, DIMENSIONS)
+    idle[-1].setTempMemory(size)
+    return idle.pop()
+
+
+def give_scratch(own):
+    own.noTempMemory()
+    idle.append(own)
 
 
 say(devices=faiss.get_num_gpus())
@@ -37,7 +48,7 @@ try_routes(
     {
         "vectors": (*vectors(None), UNIT_BYTES),
         "managed vectors": (*vectors(faiss.Unified), UNIT_BYTES),
-        "scratch": (take_scratch, drop, MIB),
+        "scratch": (take_scratch, give_scratch, MIB),
     },
     RuntimeError,
 )
