@@ -12,8 +12,9 @@ must agree. The table of defaults is in `model.request`; what a suffix means is 
 Annotations of the pod's author:
 
 - model and UUID lists are separated by commas; blanks around and empty entries do not count;
-- policies are words of `model.request.PolicyName` in the order of their weight; `mutex` is for cards;
-- weights are `slot=1,core=1,memory=3`: whole numbers from 0, not all 0; what is left out is 0;
+- policies are words of `model.request.PolicyName` in the order of their weight;
+- weights are `slot=1,core=1,memory=3`: whole numbers from 0, not all 0; what is left out is 0; those
+  of nodes may name `cpu` and `host-memory`, too;
 - indices are whole numbers separated by commas, those of the node's driver;
 - whether devices are bound to one NUMA node is `true` or `false`, in any spelling of Go's;
 - `vgpu-mode` allows every mode that its text contains, as in HAMi.
@@ -43,30 +44,32 @@ from hamid.model.quantities import (
     parse_whole,
 )
 from hamid.model.request import (
-    DEVICE_POLICIES,
     EVEN_WEIGHTS,
-    NODE_POLICIES,
     ContainerRequest,
     DeviceSelection,
     LoadWeights,
     PodRequest,
-    PolicyName,
+    PolicyError,
+    parse_policies,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from hamid.codec.jsontext import JsonObject
     from hamid.codec.pod import PodContainer
     from hamid.model.names import ResourceNames
     from hamid.model.quantities import MemoryRequest
-    from hamid.model.request import RequestDefaults
+    from hamid.model.request import PolicyName, RequestDefaults
 
 LIMITS: Final = "limits"
 REQUESTS: Final = "requests"
 
 _TRUE: Final = frozenset({"1", "t", "true"})
 _FALSE: Final = frozenset({"", "0", "f", "false"})
+_DEVICE_WEIGHTS: Final = {"slot": "slots", "core": "cores", "memory": "memory"}
+_NODE_WEIGHTS: Final = {**_DEVICE_WEIGHTS, "cpu": "cpu", "host-memory": "host_memory"}
+"""Words of an annotation, and the fields of `LoadWeights` that they mean."""
 _MAX_WEIGHT: Final = 1_000
 _MAX_INDEX: Final = 1_000
 
@@ -118,9 +121,10 @@ def decode_pod_request(
         container_names=tuple(c.name for c in containers if c.kind is not None),
         requests=requests,
         selection=annotations.selection(),
-        node_policies=annotations.policies(wire.NODE_POLICY, NODE_POLICIES),
-        device_policies=annotations.policies(wire.DEVICE_POLICY, DEVICE_POLICIES),
-        load_weights=annotations.weights(),
+        node_policies=annotations.policies(wire.NODE_POLICY),
+        device_policies=annotations.policies(wire.DEVICE_POLICY),
+        load_weights=annotations.weights(wire.LOAD_WEIGHTS, _DEVICE_WEIGHTS),
+        node_weights=annotations.weights(wire.NODE_WEIGHTS, _NODE_WEIGHTS),
         is_numa_bound=annotations.is_numa_bound(),
         allowed_modes=annotations.modes(),
         host=decode_pod_host(pod),
@@ -318,33 +322,31 @@ class _Annotations:
             use_indices=self._indices(),
         )
 
-    def policies(self, key: str, words: tuple[PolicyName, ...]) -> tuple[PolicyName, ...]:
-        entries = self._list(key)
-        unknown = [entry for entry in entries if entry not in words]
-        if unknown:
-            self.problems.append(
-                f"annotation {key}: {quoted(unknown[0])} is unknown; allowed are {', '.join(words)}"
-            )
+    def policies(self, key: str) -> tuple[PolicyName, ...]:
+        try:
+            return parse_policies(self._list(key))
+        except PolicyError as error:
+            self.problems.append(f"annotation {key}: {error}")
             return ()
-        return tuple(dict.fromkeys(PolicyName(entry) for entry in entries))
 
-    def weights(self) -> LoadWeights:
-        entries = self._list(wire.LOAD_WEIGHTS)
+    def weights(self, key: str, fields: Mapping[str, str]) -> LoadWeights:
+        entries = self._list(key)
         if not entries:
             return EVEN_WEIGHTS
-        found = dict.fromkeys(("slot", "core", "memory"), 0)
+        found = dict.fromkeys(("slots", "cores", "memory"), 0)
         for entry in entries:
             name, _, text = (part.strip() for part in entry.partition("="))
-            if name not in found or not is_number(text, _MAX_WEIGHT):
+            if name not in fields or not is_number(text, _MAX_WEIGHT):
+                *others, last = fields
                 self.problems.append(
-                    f"annotation {wire.LOAD_WEIGHTS}: {quoted(entry)} is not one of slot, core "
-                    f"and memory, =, and a whole number from 0 to {_MAX_WEIGHT}"
+                    f"annotation {key}: {quoted(entry)} is not one of {', '.join(others)} "
+                    f"and {last}, =, and a whole number from 0 to {_MAX_WEIGHT}"
                 )
                 return EVEN_WEIGHTS
-            found[name] = int(text)
+            found[fields[name]] = int(text)
         if not any(found.values()):
-            self.problems.append(f"annotation {wire.LOAD_WEIGHTS}: one of them must not be 0")
-        return LoadWeights(slots=found["slot"], cores=found["core"], memory=found["memory"])
+            self.problems.append(f"annotation {key}: one of them must not be 0")
+        return LoadWeights(**found)
 
     def is_numa_bound(self) -> bool:
         text = self.annotations.get(wire.NUMA_BIND, "").strip().casefold()

@@ -97,6 +97,7 @@ VGPU_MODE: Final = "nvidia.com/vgpu-mode"
 NUMA_BIND: Final = "nvidia.com/numa-bind"
 USE_INDEX: Final = "hamid.io/use-gpuindex"
 LOAD_WEIGHTS: Final = "hami.io/device-scoring-weights"
+NODE_WEIGHTS: Final = "hamid.io/node-scoring-weights"
 CORE_MODE: Final = "hamid.io/core-mode"
 """How its containers share the time of devices: `hard`, `lend` or `priority`."""
 CORE_WEIGHT: Final = "hamid.io/core-weight"
@@ -116,6 +117,7 @@ ASKED_BY_AUTHOR: Final = (
     NUMA_BIND,
     USE_INDEX,
     LOAD_WEIGHTS,
+    NODE_WEIGHTS,
     CORE_MODE,
     CORE_WEIGHT,
 )

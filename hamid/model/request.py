@@ -27,6 +27,8 @@ from hamid.model.node import NO_HOST
 from hamid.model.quantities import MAX_DEVICE_COUNT, MAX_MEMORY_MIB
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hamid.model.node import HostAmount
     from hamid.model.quantities import MemoryRequest
 
@@ -51,24 +53,50 @@ class PolicyName(StrEnum):
     FRAGMENTATION = "fragmentation"
     """What leaves the most room for the pods that usually come."""
     MUTEX = "mutex"
-    """Devices that nobody else uses at the time, and no others; says nothing of nodes."""
+    """What nobody else uses at the time, and nothing else: a device, or all those of a node."""
     NUMA = "numa"
     """Devices of as few NUMA nodes as can be."""
     TOPOLOGY_AWARE = "topology-aware"
     """Devices that are linked best; for one device alone, the one that is linked worst."""
 
 
-NODE_POLICIES: Final = tuple(name for name in PolicyName if name is not PolicyName.MUTEX)
-DEVICE_POLICIES: Final = tuple(PolicyName)
+class PolicyError(ValueError):
+    """A word that is no policy; says which are.
+
+    Not a `HamidError`: only the caller knows where the word stands.
+    """
+
+
+def parse_policies(words: Iterable[str]) -> tuple[PolicyName, ...]:
+    """Return the policies of these names, each once; blanks around them do not count, nor do empty ones.
+
+    Raises:
+        PolicyError: one of them is no policy.
+    """
+    found: dict[PolicyName, None] = {}
+    for word in filter(None, map(str.strip, words)):
+        try:
+            found[PolicyName(word)] = None
+        except ValueError as error:
+            raise PolicyError(
+                f"{word!r} is unknown; allowed are {', '.join(PolicyName)}"
+            ) from error
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadWeights:
-    """How much each resource counts in the load of a device."""
+    """How much each resource counts in the load of a device, or of a node.
+
+    Attributes:
+        cpu, host_memory: those of the node; no device has any.
+    """
 
     slots: int = 1
     memory: int = 1
     cores: int = 1
+    cpu: int = 0
+    host_memory: int = 0
 
 
 EVEN_WEIGHTS: Final = LoadWeights()
@@ -129,7 +157,7 @@ class PodRequest:
         requests: of the containers that ask for devices, in the same order.
         node_policies, device_policies: the first counts, each next one where those before it
             find two places equal; empty where the cluster's default counts.
-        load_weights: for `binpack` and `spread` among devices.
+        load_weights, node_weights: for `binpack` and `spread`, among devices and among nodes.
         is_numa_bound: all devices of a container must be of one NUMA node.
         allowed_modes: device modes; empty allows all.
         host: processor time and main memory, as kube-scheduler counts them for the pod.
@@ -144,6 +172,7 @@ class PodRequest:
     node_policies: tuple[PolicyName, ...] = ()
     device_policies: tuple[PolicyName, ...] = ()
     load_weights: LoadWeights = EVEN_WEIGHTS
+    node_weights: LoadWeights = EVEN_WEIGHTS
     is_numa_bound: bool = False
     allowed_modes: tuple[str, ...] = ()
     host: HostAmount = NO_HOST

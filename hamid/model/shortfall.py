@@ -24,6 +24,7 @@ class Resource(StrEnum):
     CORE_PERCENT = "cores"
     EXCLUSIVITY = "exclusivity"
     NUMA = "numa"
+    NODE_IN_USE = "node-in-use"
     DEVICE_COUNT = "devices"
     REGISTRATION = "registration"
 

@@ -152,12 +152,15 @@ def _outcome(
     """What `place` returns; sooner, where the pod fits nowhere.
 
     Preferences cost time, and have no say in why a pod of one container is refused: the cheapest
-    one is tried first, beside `mutex`, which is a condition.
+    one is tried first, beside the conditions.
     """
     if len(request.requests) == 1:
-        is_mutex = PolicyName.MUTEX in policies.for_request(request).device
-        device = (PolicyName.MUTEX, PolicyName.BINPACK) if is_mutex else (PolicyName.BINPACK,)
-        plain = replace(request, node_policies=(PolicyName.BINPACK,), device_policies=device)
+        conditions = policies.for_request(request).conditions
+        plain = replace(
+            request,
+            node_policies=(*conditions.node, PolicyName.BINPACK),
+            device_policies=(*conditions.device, PolicyName.BINPACK),
+        )
         outcome = place(plain, nodes, policies=policies)
         if isinstance(outcome, Unplaceable):
             return outcome

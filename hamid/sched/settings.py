@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
 
 from hamid.errors import SettingsError
 from hamid.model.names import ResourceNames
-from hamid.model.request import DEVICE_POLICIES, NODE_POLICIES, PolicyName, RequestDefaults
+from hamid.model.request import PolicyError, PolicyName, RequestDefaults, parse_policies
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.score import RANK_STEP
 
@@ -20,8 +19,9 @@ class SchedSettings:
     Attributes:
         node_policy: what counts for pods that ask for no other, as in the annotation: one word or
             several separated by commas, the first counting first; of `binpack`, `spread`,
-            `fragmentation`, `numa`, `topology-aware`. See `placement.fragmentation` for the default.
-        device_policy: the same for the devices of a node; `mutex`, too.
+            `fragmentation`, `mutex`, `numa`, `topology-aware`. See `placement.fragmentation` for the
+            default.
+        device_policy: the same for the devices of a node.
         resources: the names of the resources that containers ask for.
         defaults: what counts where a container says nothing.
         reservation_ttl_s: how long room is kept for a pod between filter and bind. Enough for
@@ -102,18 +102,13 @@ class SchedSettings:
         )
 
 
-_WORDS: Final = {"node_policy": NODE_POLICIES, "device_policy": DEVICE_POLICIES}
-
-
 @lru_cache(maxsize=16)
 def _chain(setting: str, text: str) -> tuple[PolicyName, ...]:
-    words = [word for part in text.split(",") if (word := part.strip())]
-    known = _WORDS[setting]
-    for word in words or [text]:
-        if word not in known:
-            of = " of nodes" if word in DEVICE_POLICIES else ""
-            raise SettingsError(
-                f"{setting} is {text!r}: {word!r} " + (f"says nothing{of}" if of else "is unknown"),
-                hint=f"use one of {', '.join(known)}, or several separated by commas",
-            )
-    return tuple(dict.fromkeys(map(PolicyName, words)))
+    hint = f"use one of {', '.join(PolicyName)}, or several separated by commas"
+    try:
+        found = parse_policies(text.split(","))
+    except PolicyError as error:
+        raise SettingsError(f"{setting} is {text!r}: {error}", hint=hint) from error
+    if not found:
+        raise SettingsError(f"{setting} is {text!r}, which names no policy", hint=hint)
+    return found

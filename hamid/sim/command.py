@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Column, Table
 
 from hamid.errors import TraceError
-from hamid.model.request import DEVICE_POLICIES, NODE_POLICIES, PolicyName
+from hamid.model.request import PolicyError, PolicyName, parse_policies
 from hamid.sched.placement.policy import Policies
 from hamid.sim import openb, own_format
 from hamid.sim.chooser import ProductChooser
@@ -306,19 +306,20 @@ def _policies(text: str) -> Policies:
     """`binpack`, or `binpack/spread` for nodes and devices; each may be a chain."""
     node_text, _, device_text = text.partition("/")
     return Policies(
-        node=_chain(node_text, NODE_POLICIES),
-        device=_chain(device_text or node_text, DEVICE_POLICIES),
+        node=_chain(node_text),
+        device=_chain(device_text or node_text),
     )
 
 
-def _chain(text: str, allowed: tuple[PolicyName, ...]) -> tuple[PolicyName, ...]:
-    words = [word.strip() for word in text.split(",")]
-    unknown = [word for word in words if word not in allowed]
-    if unknown:
-        raise TraceError(
-            f"policy {unknown[0]!r} is unknown", hint=f"allowed are {', '.join(allowed)}"
-        )
-    return tuple(PolicyName(word) for word in words)
+def _chain(text: str) -> tuple[PolicyName, ...]:
+    hint = f"allowed are {', '.join(PolicyName)}, or several separated by commas"
+    try:
+        found = parse_policies(text.split(","))
+    except PolicyError as error:
+        raise TraceError(f"policy {error}", hint=hint) from error
+    if not found:
+        raise TraceError(f"{text!r} names no policy", hint=hint)
+    return found
 
 
 def _format_of(path: Path) -> Any:

@@ -399,6 +399,7 @@ def test_no_wish_leaves_everything_to_the_cluster():
         "hami.io/node-scheduler-policy",
         "hami.io/gpu-scheduler-policy",
         "hami.io/device-scoring-weights",
+        "hamid.io/node-scoring-weights",
     ],
 )
 def test_a_list_of_more_entries_than_anybody_needs_is_refused(key):
@@ -474,8 +475,21 @@ def test_weights_are_read(text, weights):
 
 
 @pytest.mark.parametrize("text", ["slots=1", "slot=-1", "slot", "slot=1.5", "slot=0", "slot=1001"])
-def test_weights_that_make_no_sense_are_refused(text):
-    assert "device-scoring-weights" in refusal(wishes(**{"hami.io/device-scoring-weights": text}))
+@pytest.mark.parametrize("key", ["hami.io/device-scoring-weights", "hamid.io/node-scoring-weights"])
+def test_weights_that_make_no_sense_are_refused(key, text):
+    assert key in refusal(wishes(**{key: text}))
+
+
+def test_the_host_has_a_weight_among_nodes_alone():
+    nodes, devices = "hamid.io/node-scoring-weights", "hami.io/device-scoring-weights"
+
+    weighed = decode(wishes(**{nodes: "memory=2,cpu=1,host-memory=3"})).node_weights
+
+    assert weighed == LoadWeights(slots=0, memory=2, cores=0, cpu=1, host_memory=3)
+    assert refusal(wishes(**{devices: "cpu=1"})) == (
+        "annotation hami.io/device-scoring-weights: 'cpu=1' is not one of slot, core and memory, =, "
+        "and a whole number from 0 to 1000"
+    )
 
 
 @pytest.mark.parametrize(
@@ -507,12 +521,10 @@ def test_an_index_that_is_no_number_is_refused():
         (
             "node",
             "best",
-            "node-scheduler-policy: 'best' is unknown; allowed are binpack, spread, fragmentation, numa, topology-aware",
-        ),
-        (
-            "node",
-            "mutex",
-            "node-scheduler-policy: 'mutex' is unknown; allowed are binpack, spread, fragmentation, numa, topology-aware",
+            (
+                "node-scheduler-policy: 'best' is unknown; allowed are "
+                "binpack, spread, fragmentation, mutex, numa, topology-aware"
+            ),
         ),
         (
             "device",

@@ -496,13 +496,14 @@ def test_a_pod_that_asks_for_no_card_may_be_annotated_as_it_likes():
 
 
 GARBAGE = {
-    names.NODE_POLICY: ("best", "binpack,best", "mutex"),
+    names.NODE_POLICY: ("best", "binpack,best"),
     names.DEVICE_POLICY: ("best", "binpack,best", "-1"),
     names.VGPU_MODE: ("warp", ",", "-1"),
     "hami.io/vgpu-mode": ("warp",),
     names.NUMA_BIND: ("yes", "-1", "true,false"),
     names.USE_INDEX: ("a", "-1", "0,x", "1.5"),
-    names.LOAD_WEIGHTS: ("1", "slot=-1", "slots=1", "slot=0,core=0,memory=0"),
+    names.LOAD_WEIGHTS: ("1", "slot=-1", "slots=1", "slot=0,core=0,memory=0", "cpu=1"),
+    names.NODE_WEIGHTS: ("1", "cpu=-1", "host=1", "cpu=0"),
     names.CORE_MODE: ("", "soft"),
     names.CORE_WEIGHT: ("", "0", "1001", "1.5"),
     names.USE_MODEL: ("*", "A100,-"),
@@ -633,6 +634,7 @@ RICH = pod(
         names.CORE_WEIGHT: "5",
         names.NUMA_BIND: "true",
         names.LOAD_WEIGHTS: "slot=1",
+        names.NODE_WEIGHTS: "slot=1,cpu=1",
     },
     labels={names.WEBHOOK_LABEL: "no"},
     resources={"limits": {"cpu": "1"}},

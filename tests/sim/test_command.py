@@ -144,7 +144,7 @@ def test_a_trace_and_a_cluster_are_not_replayed_at_once(files):
     ("args", "said"),
     [
         (["--policy", "best"], "policy 'best' is unknown"),
-        (["--policy", "mutex"], "policy 'mutex' is unknown"),
+        (["--policy", " / "], "' ' names no policy"),
         (["--nodes", "/nowhere.jsonl"], "/nowhere.jsonl cannot be read"),
         (["--json", "/nowhere/out.json"], "there is no folder /nowhere"),
         (["--json", "/"], "/ is a folder"),

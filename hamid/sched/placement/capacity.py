@@ -27,6 +27,7 @@ from hamid.model.quantities import MemoryMib
 from hamid.model.request import ContainerRequest, PodRequest, PolicyName
 from hamid.sched.placement import fit
 from hamid.sched.placement.fragmentation import Fragmentation
+from hamid.sched.placement.mutex import is_in_use
 from hamid.sched.placement.place import (
     NodePlacement,
     Unplaceable,
@@ -34,6 +35,7 @@ from hamid.sched.placement.place import (
     place_on_node,
     with_allocation,
 )
+from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.typical import Arrivals
 
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
     from hamid.model.allocation import PodAllocation
     from hamid.model.node import HostAmount, NodeSnapshot
-    from hamid.sched.placement.policy import Policies
 
 _MANY: Final = 1_000_000
 
@@ -252,6 +253,10 @@ def _host_copies(host: HostAmount, node: NodeSnapshot) -> int:
 
 def _on_cards(request: PodRequest, node: NodeSnapshot, wanted: Policies) -> int:
     (container,) = request.requests
+    if PolicyName.MUTEX in wanted.node:
+        if is_in_use(node):
+            return 0
+        return min(_on_cards(request, node, Policies(device=wanted.device)), 1)
     is_mutex = PolicyName.MUTEX in wanted.device
     groups: dict[int | None, list[int]] = {}
     for usage in node.usages:

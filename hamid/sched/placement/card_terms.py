@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 
 from hamid.model.request import PolicyName
 from hamid.sched.placement.fit import share_on, shortfalls
+from hamid.sched.placement.mutex import device_shortfalls
 from hamid.sched.placement.place import in_order, lone_ask
 from hamid.sched.placement.policy import BY_FRAGMENTATION, LOAD_ORDERINGS, device_load_ppm
-from hamid.sched.placement.search import MAX_POOL, mutex_shortfalls, usages_found
+from hamid.sched.placement.search import MAX_POOL, usages_found
 from hamid.sched.placement.topology import link_cost, numa_count
 from hamid.sched.placement.typical import card_ask
 
@@ -115,7 +116,7 @@ class _Terms:
             request=self._request,
             is_cordoned=usage.device.device_uuid in self._node.cordoned,
         )
-        return found or (mutex_shortfalls(usage) if self._is_mutex else ())
+        return found or (device_shortfalls(usage) if self._is_mutex else ())
 
     def of_all(self, chosen: set[DeviceUuid]) -> Iterator[CardTerms]:
         """The terms of each card, in the node's order."""
@@ -145,8 +146,8 @@ class _Terms:
             return self._measure.view(self._node).cards[position].space
         usages = list(self._node.usages)
         usages[position] = usage.with_share(share)
-        after = replace(self._node, usages=tuple(usages))
-        return self._measure.cost(self._node, after, self._request.host)
+        after = replace(self._node, usages=tuple(usages)).with_host_asked(self._request.host)
+        return self._measure.cost(self._node, after)
 
     def _best_set(self, position: int, cost: Callable[[tuple[int, ...]], int]) -> int:
         """Among the sets that are looked at: those with the first `MAX_POOL` cards that do."""

@@ -163,6 +163,7 @@ DROPPABLE: Final[Mapping[str, Sequence[Resource]]] = {
     wire.USE_INDEX: (Resource.INDEX,),
     wire.VGPU_MODE: (Resource.MODE,),
     wire.NUMA_BIND: (Resource.NUMA,),
+    wire.NODE_POLICY: (Resource.NODE_IN_USE,),
     wire.DEVICE_POLICY: (Resource.EXCLUSIVITY,),
 }
 """Annotations that narrow the choice, and what cards lack because of them."""
@@ -187,6 +188,8 @@ def without(request: PodRequest, names: Iterable[str]) -> PodRequest:
                 request = replace(request, allowed_modes=())
             case wire.NUMA_BIND:
                 request = replace(request, is_numa_bound=False)
+            case wire.NODE_POLICY:
+                request = replace(request, node_policies=())
             case _:
                 request = replace(request, device_policies=())
     return request

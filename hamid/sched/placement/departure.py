@@ -20,6 +20,7 @@ from hamid.sched.placement.capacity import freed
 from hamid.sched.placement.change import Change, ChangeKind
 from hamid.sched.placement.fit import share_on, shortfalls
 from hamid.sched.placement.fragmentation import Fragmentation
+from hamid.sched.placement.mutex import is_in_use
 from hamid.sched.placement.place import NodePlacement, place_on_node
 from hamid.sched.placement.typical import Arrivals
 
@@ -105,13 +106,17 @@ class _Trials:
         is_counted = len(request.requests) == 1 and not request.is_numa_bound
         self._known = known if is_counted else {}
         self._policies = policies
-        self._is_mutex = PolicyName.MUTEX in policies.for_request(request).device
+        wanted = policies.for_request(request)
+        self._is_mutex = PolicyName.MUTEX in wanted.device
+        self._is_node_mutex = PolicyName.MUTEX in wanted.node
         self._measure = Fragmentation(Arrivals().typical)
         self._fitting: dict[str, tuple[int, ...]] = {}
         self.count = 0
 
     def may_help(self, node: NodeSnapshot, tenant: Tenant) -> bool:
         """Whether each container alone would find enough cards without the tenant."""
+        if self._is_node_mutex:
+            return not is_in_use(_freed(node, tenant))
         found = self._fitting.get(node.node_name)
         if found is None:
             refusal = self._known.get(node.node_name)

@@ -228,6 +228,7 @@ _PHRASES: Final = {
     Kind.UUID: "{are} excluded by UUID ({uuids})",
     Kind.INDEX: "{have} another index ({indices} asked)",
     Kind.NUMA: "{have} too few others on the same NUMA node",
+    Kind.NODE_IN_USE: "{are} on a node that others use (one to itself is asked)",
     Kind.MODE: "{are} in another mode ({modes})",
     Kind.HEALTH: "{are} unhealthy",
     Kind.CORDON: "{are} cordoned",

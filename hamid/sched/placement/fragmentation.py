@@ -225,9 +225,9 @@ class Fragmentation:
             self._answer_count += 1
         return self._card_costs[card, number]
 
-    def cost(self, node: NodeSnapshot, after: NodeSnapshot, host: HostAmount) -> int:
+    def cost(self, node: NodeSnapshot, after: NodeSnapshot) -> int:
         """What it costs that the node becomes another; the same figure as a choice's, negated."""
-        one, other = self.view(node), self.view(after.with_host_asked(host))
+        one, other = self.view(node), self.view(after)
         return other.value - one.value + SPACE_TIE * other.space + other.tie
 
     def _choose(self, view: View, number: int, host: HostAmount) -> Choice | None:

@@ -27,7 +27,13 @@ from hamid.model.request import PolicyName
 from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.fit import share_on
 from hamid.sched.placement.fragmentation import Fragmentation
-from hamid.sched.placement.policy import BY_FRAGMENTATION, LOAD_ORDERINGS, host_cost, load_ppm
+from hamid.sched.placement.policy import (
+    BY_FRAGMENTATION,
+    LOAD_ORDERINGS,
+    host_cost,
+    load_ppm,
+    node_load_ppm,
+)
 from hamid.sched.placement.refusal import Refusal
 from hamid.sched.placement.search import Search
 from hamid.sched.placement.topology import best_linked, link_cost_between_nodes, numa_count
@@ -167,7 +173,7 @@ def place_on_node(
     search = Search(
         request=request,
         node=node,
-        policies=wanted.device,
+        policies=wanted,
         measure=measure,
         most_memory_mib=most_memory_mib,
     )
@@ -189,26 +195,26 @@ def _searched_placement(
     allocation = PodAllocation(
         pod_uid=request.pod_uid, node_name=node.node_name, containers=containers
     )
-    after = with_allocation(node, allocation)
-    load = load_ppm(after.usages)
+    after = with_allocation(node, allocation).with_host_asked(request.host)
 
     def cost_by(name: PolicyName) -> int:
         if (by_load := LOAD_ORDERINGS.get(name)) is not None:
-            return by_load(load)
+            return by_load(node_load_ppm(after, request.node_weights))
         if name is PolicyName.FRAGMENTATION:
-            return measure.cost(node, after, request.host)
+            return measure.cost(node, after)
+        if name is PolicyName.MUTEX:  # a condition
+            return 0
         sets = [[position_of[s.device_uuid] for s in given] for given in shares]
         if name is PolicyName.NUMA:
             return sum(numa_count(node, positions) for positions in sets)
         return sum(link_cost_between_nodes(node.links, tuple(positions)) for positions in sets)
 
     position_of = {u.device.device_uuid: position for position, u in enumerate(node.usages)}
-    with_host = node.with_host_asked(request.host)
     return NodePlacement(
         node_name=node.node_name,
         containers=containers,
-        load_ppm=load,
-        cost=(*(cost_by(name) for name in policies), *host_cost(policies, with_host)),
+        load_ppm=load_ppm(after.usages),
+        cost=(*(cost_by(name) for name in policies), *host_cost(policies, after)),
     )
 
 

@@ -5,10 +5,12 @@ smallest key wins. Load is counted in parts per million of three capacities, sum
 
     load = slots used / slots + memory used / memory + cores used / cores
 
-Of nodes whose cards are loaded alike, CPU and main memory decide, in the direction of the policy: the
-load of the host is counted in the same way,
+A pod may give each of them a weight. The cards of a node are taken together, as if they were one; a
+pod may have the node's host count, too:
 
-    load = CPU asked for / CPU + memory asked for / memory
+    load of a host = CPU asked for / CPU + memory asked for / memory
+
+Of nodes that all policies find equal, the host decides in any case, in the direction of the policy.
 
 Integers throughout, so that equal states compare equal on every machine.
 """
@@ -18,16 +20,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hamid.model.request import EVEN_WEIGHTS, PolicyName
+from hamid.model.request import EVEN_WEIGHTS, LoadWeights, PolicyName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hamid.model.device import DeviceUsage
     from hamid.model.node import NodeSnapshot
-    from hamid.model.request import LoadWeights, PodRequest
+    from hamid.model.request import PodRequest
 
 PPM: Final = 1_000_000
+_EVEN_HOST: Final = LoadWeights(cpu=1, host_memory=1)
 
 
 def _fullest_first(load_ppm: int) -> int:
@@ -64,6 +67,15 @@ class Policies:
             device=request.device_policies or self.device,
         )
 
+    @property
+    def conditions(self) -> Policies:
+        """Those alone that forbid places; the others only prefer some."""
+
+        def only(names: tuple[PolicyName, ...]) -> tuple[PolicyName, ...]:
+            return tuple(name for name in names if name is PolicyName.MUTEX)
+
+        return Policies(node=only(self.node), device=only(self.device))
+
 
 def host_cost(policies: Sequence[PolicyName], node: NodeSnapshot) -> tuple[int, ...]:
     """What decides between nodes that all policies find equal; the smaller the better.
@@ -80,15 +92,20 @@ def host_cost(policies: Sequence[PolicyName], node: NodeSnapshot) -> tuple[int, 
     return (ordering(host_load_ppm(node)),)
 
 
-def host_load_ppm(node: NodeSnapshot) -> int:
-    """The load of a node's host: an idle one is 0, one full in both 2,000,000."""
+def host_load_ppm(node: NodeSnapshot, weights: LoadWeights = _EVEN_HOST) -> int:
+    """The load of a node's host: an idle one is 0, one full in both 2,000,000; more with weights."""
     free, capacity = node.host_free, node.host_capacity
     if free is None or capacity is None:
         return 0
     asked = capacity - free
-    return _ratio_ppm(asked.cpu_milli, capacity.cpu_milli) + _ratio_ppm(
-        asked.memory_mib, capacity.memory_mib
-    )
+    return weights.cpu * _ratio_ppm(
+        asked.cpu_milli, capacity.cpu_milli
+    ) + weights.host_memory * _ratio_ppm(asked.memory_mib, capacity.memory_mib)
+
+
+def node_load_ppm(node: NodeSnapshot, weights: LoadWeights) -> int:
+    """The load of a node, as far as these say that its cards and its host count."""
+    return load_ppm(node.usages, weights) + host_load_ppm(node, weights)
 
 
 BY_FRAGMENTATION: Final = Policies()
@@ -107,7 +124,7 @@ def device_load_ppm(usage: DeviceUsage, weights: LoadWeights = EVEN_WEIGHTS) -> 
     )
 
 
-def load_ppm(usages: Iterable[DeviceUsage]) -> int:
+def load_ppm(usages: Iterable[DeviceUsage], weights: LoadWeights = EVEN_WEIGHTS) -> int:
     """The load of several devices taken together, as if they were one."""
     slots = memory_mib = core_percent = 0
     slots_used = memory_used_mib = core_used_percent = 0
@@ -120,9 +137,9 @@ def load_ppm(usages: Iterable[DeviceUsage]) -> int:
         memory_used_mib += usage.memory_used_mib
         core_used_percent += usage.core_used_percent
     return (
-        _ratio_ppm(slots_used, slots)
-        + _ratio_ppm(memory_used_mib, memory_mib)
-        + _ratio_ppm(core_used_percent, core_percent)
+        weights.slots * _ratio_ppm(slots_used, slots)
+        + weights.memory * _ratio_ppm(memory_used_mib, memory_mib)
+        + weights.cores * _ratio_ppm(core_used_percent, core_percent)
     )
 
 

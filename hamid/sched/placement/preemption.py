@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hamid.model.request import PolicyName
 from hamid.sched.placement.capacity import freed
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import NodePlacement, place_on_node
@@ -199,8 +200,9 @@ class _Arena:
 
     def _parts(self) -> Iterator[Sequence[Holder]]:
         """Sets of pods of which some must have all victims."""
-        requests = self._preemptor.request.requests
-        if len(requests) != 1 or requests[0].device_count != 1:
+        request = self._preemptor.request
+        is_node_mutex = PolicyName.MUTEX in self._preemptor.policies.for_request(request).node
+        if is_node_mutex or len(request.requests) != 1 or request.requests[0].device_count != 1:
             yield self._movable
             return
         for usage in self._cleared.usages:

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     IN_USE = "in-use"
     HELD_WHOLE = "held-whole"
     NUMA = "numa"
+    NODE_IN_USE = "node-in-use"
     MODEL = "model"
     UUID = "uuid"
     INDEX = "index"
@@ -256,6 +257,7 @@ _KIND_BY_RESOURCE: Final = {
     Resource.UUID: Kind.UUID,
     Resource.INDEX: Kind.INDEX,
     Resource.NUMA: Kind.NUMA,
+    Resource.NODE_IN_USE: Kind.NODE_IN_USE,
     Resource.MODE: Kind.MODE,
     Resource.HEALTH: Kind.HEALTH,
     Resource.CORDON: Kind.CORDON,

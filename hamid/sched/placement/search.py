@@ -17,11 +17,12 @@ from itertools import combinations, groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.model.allocation import ContainerAllocation, PodAllocation
-from hamid.model.device import WHOLE_DEVICE_PERCENT, DeviceUuid
+from hamid.model.device import DeviceUuid
 from hamid.model.quota import charge
 from hamid.model.request import ContainerKind, PolicyName
 from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.fit import copies, share_on, shortfalls
+from hamid.sched.placement.mutex import device_shortfalls, is_in_use
 from hamid.sched.placement.policy import LOAD_ORDERINGS, device_load_ppm
 from hamid.sched.placement.refusal import Refusal
 from hamid.sched.placement.topology import link_cost, numa_count
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import ContainerRequest, PodRequest
     from hamid.sched.placement.fragmentation import Fragmentation
+    from hamid.sched.placement.policy import Policies
 
 MAX_TRIES: Final = 512
 """Choices of devices tried for one pod on one node before it counts as not fitting."""
@@ -67,19 +69,6 @@ class _Views:
         app = _with_shares(self.app, shares)
         init = _with_shares(self.init, shares) if kind is ContainerKind.SIDECAR else self.init
         return _Views(init=init, app=app, reusable=self.reusable - uuids)
-
-
-def mutex_shortfalls(usage: DeviceUsage) -> tuple[Shortfall, ...]:
-    """What a device lacks for the policy `mutex`: that nobody else uses it."""
-    if not usage.slots_used:
-        return ()
-    in_use = Shortfall(
-        resource=Resource.EXCLUSIVITY,
-        requested=WHOLE_DEVICE_PERCENT,
-        used=usage.slots_used,
-        device_uuid=usage.device.device_uuid,
-    )
-    return (in_use,)
 
 
 def usages_found(
@@ -153,13 +142,14 @@ class Search:
         *,
         request: PodRequest,
         node: NodeSnapshot,
-        policies: tuple[PolicyName, ...],
+        policies: Policies,
         measure: Fragmentation,
         most_memory_mib: int | None = None,
     ) -> None:
         self._request = request
         self._node = node
-        self._policies = policies
+        self._policies = policies.device
+        self._is_node_taken = PolicyName.MUTEX in policies.node and is_in_use(node)
         self._measure = measure
         self._most_memory_mib = most_memory_mib
         self._tries_left = MAX_TRIES
@@ -340,9 +330,9 @@ class Search:
             request=self._request,
             is_cordoned=device.device_uuid in self._node.cordoned,
         )
-        if not found and PolicyName.MUTEX in self._policies:
-            return mutex_shortfalls(usage)
-        return found
+        if not found and self._is_node_taken:
+            return (Shortfall(resource=Resource.NODE_IN_USE, device_uuid=device.device_uuid),)
+        return found or (device_shortfalls(usage) if PolicyName.MUTEX in self._policies else ())
 
     def _largest_numa_groups(
         self, fitting: list[_Candidate], count: int

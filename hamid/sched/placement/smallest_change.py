@@ -24,7 +24,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hamid.model.request import PolicyName
 from hamid.model.shortfall import Resource
 from hamid.sched.placement.change import (
     DROPPABLE,
@@ -122,12 +121,11 @@ class _Trials:
                 return
 
     def _refusal(self, request: PodRequest, node: NodeSnapshot) -> Refusal | None:
-        # Preferences cost time and change nothing here, but for `mutex`, which is a condition.
-        is_mutex = PolicyName.MUTEX in self._policies.for_request(request).device
+        # Preferences cost time and change nothing here.
         search = Search(
             request=request,
             node=node,
-            policies=(PolicyName.MUTEX,) if is_mutex else (),
+            policies=self._policies.for_request(request).conditions,
             measure=self._measure,
         )
         return search.refusal if search.run() is None else None

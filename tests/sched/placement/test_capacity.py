@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,17 @@ def test_a_mutex_takes_unused_cards_only():
     node = make_node(usages=[used("a"), used("b", mib=10)])
 
     assert counts(asking(device_policies=(PolicyName.MUTEX,)), node) == {"node-a": 1}
+
+
+@pytest.mark.parametrize("containers", [1, 2])
+def test_a_mutex_for_nodes_takes_one_pod_on_each_that_nobody_uses(containers):
+    request = make_request(
+        *[make_container(f"c{n}", memory=MemoryMib(mib=1)) for n in range(containers)],
+        node_policies=(PolicyName.MUTEX,),
+    )
+    nodes = [make_node("idle", devices=make_devices(2)), make_node("used", usages=[used(mib=10)])]
+
+    assert counts(request, *nodes) == {"idle": 1}
 
 
 def test_the_host_bounds_the_count():

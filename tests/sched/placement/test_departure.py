@@ -111,6 +111,19 @@ def test_under_mutex_a_card_must_be_free_of_all():
     assert named(asked, [taken(make_node(), one, other)], one, other, policies=by_mutex) is None
 
 
+def test_under_mutex_for_nodes_a_node_must_be_free_of_all():
+    one, other = tenant("one", share(1_000)), tenant("other", share(1_000, "card-b"))
+    devices = [make_device(f"card-{name}") for name in "ab"]
+    by_mutex = Policies(node=(PolicyName.MUTEX,))
+    asked = asking(1_000, count=2)
+
+    assert named(asked, [taken(make_node(devices=devices), one)], one, policies=by_mutex) == (
+        "default/one"
+    )
+    both = [taken(make_node(devices=devices), one, other)]
+    assert named(asked, both, one, other, policies=by_mutex) is None
+
+
 CARD_MIB = 10
 
 

@@ -12,11 +12,10 @@ from hamid.model.device import DeviceMode, DeviceShare, DeviceUsage
 from hamid.model.node import HostAmount
 from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.request import (
-    DEVICE_POLICIES,
-    NODE_POLICIES,
     ContainerKind,
     DeviceSelection,
     LoadWeights,
+    PolicyName,
 )
 from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.fragmentation import Fragmentation
@@ -93,8 +92,8 @@ class Fleet:
             core_percent=self.rng.choice([0, 0, 30, 100]),
         )
 
-    def policies(self, names):
-        return tuple(self.rng.sample(list(names), self.rng.choice([0, 0, 1, 2])))
+    def policies(self):
+        return tuple(self.rng.sample(list(PolicyName), self.rng.choice([0, 0, 1, 2])))
 
     def pod(self, uid):
         containers = [self.container(f"c{n}") for n in range(self.rng.choice([1, 1, 1, 2, 3]))]
@@ -110,12 +109,13 @@ class Fleet:
             *containers,
             uid=uid,
             selection=selection,
-            node_policies=self.policies(NODE_POLICIES),
-            device_policies=self.policies(DEVICE_POLICIES),
+            node_policies=self.policies(),
+            device_policies=self.policies(),
             is_numa_bound=self.rng.random() < 0.2,
             allowed_modes=self.rng.choice([(), (), ("mig",)]),
             host=HostAmount(cpu_milli=self.rng.choice([0, 2_000]), memory_mib=400),
             load_weights=self.rng.choice([LoadWeights(), LoadWeights(memory=3)]),
+            node_weights=self.rng.choice([LoadWeights(), LoadWeights(slots=0, cpu=1)]),
         )
 
     def take(self, request, found):

@@ -5,7 +5,7 @@ import pytest
 from hamid.model.device import DeviceUsage
 from hamid.model.node import HostAmount
 from hamid.model.quantities import MemoryMib, MemoryPercent
-from hamid.model.request import ContainerKind, PolicyName
+from hamid.model.request import ContainerKind, LoadWeights, PolicyName
 from hamid.model.shortfall import Resource
 from hamid.sched.placement.place import (
     NodePlacement,
@@ -299,6 +299,30 @@ def test_processors_and_memory_do_not_outrank_the_cards(policies, expected):
     nodes = [with_host(emptier, cpu_milli=1_000), with_host(fuller, cpu_milli=64_000)]
 
     assert place(make_request(), nodes, policies=policies).best.node_name == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "weights", "node_name"),
+    [
+        pytest.param("binpack", LoadWeights(), "cards", id="the fuller cards by default"),
+        pytest.param("binpack", LoadWeights(cpu=2), "cpu", id="the fuller host where it counts"),
+        pytest.param(
+            "spread", LoadWeights(cpu=2, host_memory=2), "cards", id="the emptier one likewise"
+        ),
+        pytest.param("binpack", LoadWeights(host_memory=2), "memory", id="by main memory"),
+        pytest.param("binpack", LoadWeights(slots=0, memory=0, cores=0, cpu=1), "cpu", id="alone"),
+    ],
+)
+def test_pods_may_have_cpu_and_main_memory_weighed_together_with_cards(policy, weights, node_name):
+    half = DeviceUsage(device=make_device(), slots_used=1, memory_used_mib=20_000)
+    nodes = [
+        with_host(make_node("cards", usages=[half]), cpu_milli=64_000),
+        with_host(make_node("cpu"), cpu_milli=8_000),
+        with_host(make_node("memory"), cpu_milli=64_000, memory_mib=8_000),
+    ]
+    request = make_request(node_weights=weights, node_policies=(PolicyName(policy),))
+
+    assert place(request, nodes, policies=Policies()).best.node_name == node_name
 
 
 def test_a_host_of_which_nothing_is_known_counts_as_idle():

@@ -60,6 +60,13 @@ def test_the_pod_that_is_in_the_way_has_to_go():
     assert container.shares == (make_share("card-0", memory_mib=7_000),)
 
 
+def test_under_mutex_for_nodes_all_on_the_node_have_to_go():
+    node = held(holder("a", 1_000), holder("b", 0, 1_000), cards=2)
+    alone = Policies(node=(PolicyName.MUTEX,))
+
+    assert victims(preemptor(1_000, policies=alone), node) == ["a", "b"]
+
+
 def test_nobody_goes_where_it_does_not_help():
     too_large = preemptor(11_000)
 

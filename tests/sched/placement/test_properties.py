@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hamid.model.device import DeviceUsage
 from hamid.model.node import NO_HOST, HostAmount
 from hamid.model.quantities import MemoryMib, MemoryPercent
-from hamid.model.request import NODE_POLICIES, ContainerKind, DeviceSelection, PolicyName
+from hamid.model.request import ContainerKind, DeviceSelection, PolicyName
 from hamid.model.shortfall import Resource
 from hamid.sched.placement.fit import share_on
 from hamid.sched.placement.fragmentation import Fragmentation
@@ -83,7 +83,8 @@ def chains(names):
     return st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True).map(tuple)
 
 
-policies = st.builds(Policies, node=chains(NODE_POLICIES), device=chains(NODE_POLICIES))
+NO_MUTEX = [name for name in PolicyName if name is not PolicyName.MUTEX]
+policies = st.builds(Policies, node=chains(NO_MUTEX), device=chains(NO_MUTEX))
 
 
 def is_over(usage):

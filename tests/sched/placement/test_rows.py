@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib
-from hamid.model.request import NODE_POLICIES, PolicyName
+from hamid.model.request import PolicyName
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.place import Placement, place, place_on_node
 from hamid.sched.placement.policy import Policies
@@ -33,7 +33,7 @@ def asking(mib, uid="uid-1", policy=()):
             st.integers(0, 4),
             st.integers(0, 40_000),
             st.sampled_from([1_000, 20_000]),
-            st.sampled_from([(), *((name,) for name in NODE_POLICIES)]),
+            st.sampled_from([(), *((name,) for name in PolicyName)]),
         ),
         max_size=30,
     )

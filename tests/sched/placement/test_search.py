@@ -107,6 +107,41 @@ def test_mutex_refuses_where_all_cards_are_in_use():
     assert "in use" in node_sentence(request, outcome)
 
 
+ALONE = Policies(node=(MUTEX,), device=(BINPACK,))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_mutex_for_nodes_takes_one_on_which_nobody_else_has_cards(count):
+    used, idle = (
+        make_node("used", usages=[card("a", 10), card("b")]),
+        make_node("idle", usages=[card("c"), card("d")]),
+    )
+
+    found = place(asking(count), [used, idle], policies=ALONE)
+
+    assert found.node_names == ("idle",)
+    assert found.best.cost[0] == 0
+
+
+def test_mutex_for_nodes_says_that_a_node_is_in_use_and_what_its_cards_lack_besides():
+    request = asking(selection=DeviceSelection(avoid_uuids=("card-c",)))
+    node = make_node(usages=[card("a", 10), card("b"), card("c")])
+
+    refusal = place_on_node(request, node, policies=ALONE)
+
+    assert node_sentence(request, refusal) == (
+        "no card of 3 fits: 2 are on a node that others use (one to itself is asked), "
+        "1 is excluded by UUID (card-c avoided)"
+    )
+    assert not refusal.is_hopeless
+
+
+def test_mutex_for_nodes_lets_the_containers_of_a_pod_share_one():
+    request = make_request(make_container("a"), make_container("b"))
+
+    assert isinstance(place_on_node(request, make_node(), policies=ALONE), NodePlacement)
+
+
 def test_topology_aware_takes_the_best_linked_cards_and_alone_the_worst():
     usages = (card("a"), card("b"), card("c"))
     links = ((0, 1, 1), (1, 0, 9), (1, 9, 0))
@@ -267,7 +302,9 @@ class Counting(Search):
 
 def searched(kind, request, node, policies=(BINPACK,), tries=MAX_TRIES, **options):
     measure = Fragmentation(Arrivals().typical)
-    search = kind(request=request, node=node, policies=policies, measure=measure, **options)
+    search = kind(
+        request=request, node=node, policies=Policies(device=policies), measure=measure, **options
+    )
     search._tries_left = tries
     return search, search.run()
 

@@ -118,6 +118,9 @@ def test_a_part_of_a_card_may_do_where_all_are_in_use():
         pytest.param(
             asking(device_policies=(PolicyName.MUTEX,)), (wire.DEVICE_POLICY,), id="mutex"
         ),
+        pytest.param(
+            asking(node_policies=(PolicyName.MUTEX,)), (wire.NODE_POLICY,), id="mutex for nodes"
+        ),
     ],
 )
 def test_annotations_are_dropped_that_stand_in_the_way(request_, annotations):
