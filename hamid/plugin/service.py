@@ -197,14 +197,15 @@ class DevicePlugin:
         return None if match.key in self.journal.served() else match
 
     async def _shares(self, match: Match, slot_ids: tuple[str, ...]) -> tuple[DeviceShare, ...]:
-        if match.allocation is None:
-            return await self.undecided.shares(match, slot_ids)
+        # Before all else: a slice for one container would make a record of ours of what it says of others.
         if match.pod.is_by_hami:
             raise KubeletError(
                 f"pod {match.pod.pod_key} was placed by HAMi, or says so, and not by hamid's scheduler",
                 hint="delete the pod, its controller makes a new one; one without is to be created "
                 "anew, without annotations of HAMi's scheduler",
             )
+        if match.allocation is None:
+            return await self.undecided.shares(match, slot_ids)
         if len(match.allocation.shares) != len(slot_ids):
             raise KubeletError(
                 f"container {match.container_name!r} of pod {match.pod.pod_key} asks for "

@@ -309,6 +309,24 @@ async def test_nobody_gets_anything_by_hamis_record_alone(short_path, undecided)
         assert "placed by HAMi, or says so" in status.message
 
 
+async def test_a_slice_for_one_container_makes_no_decision_of_what_hami_says_of_another(short_path):
+    settings = {"undecided_pods": UndecidedPods.SLICE}
+    async with running_node(short_path, settings=settings) as node:
+        asks = Ask(name="a", devices=(1,)), Ask(name="b", devices=(1,))
+        pod = await node.bind("pod-1", *asks, is_decided=False)
+        record = {POD_NODE: NODE, POD_ALLOCATED: f";{uuid(1)},NVIDIA,39000,0:;"}
+        patch = {"metadata": {"annotations": record}}
+        node.pods.keep(
+            await node.kube.patch(PODS, "pod-1", patch, kind=PatchKind.MERGE, namespace="default")
+        )
+
+        status = await node.kubelet.run_pod(pod)
+
+        assert status.phase is Phase.FAILED
+        assert "placed by HAMi, or says so" in status.message
+        assert node.plugin.journal.grants() == ()
+
+
 async def test_a_lost_journal_is_rebuilt_at_the_next_start(short_path):
     async with running_node(short_path) as node:
         pod = await node.bind("pod-1", Ask(name="c", devices=(1,), memory_mib=700))
