@@ -14,7 +14,7 @@ from hamid.sched.books import NodeBook
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hamid.model.device import DeviceUuid
+    from hamid.model.device import Device, DeviceUuid
     from hamid.sched.records import NodeNote
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ class KnownNode:
         problem: why it has no devices though it registered some; empty otherwise.
     """
 
-    __slots__ = ("_changed", "_inventory_text", "_unknown_cordoned", "book", "is_listed", "problem")
+    __slots__ = ("_changed", "_registered", "_unknown_cordoned", "book", "is_listed", "problem")
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class KnownNode:
         self._changed = changed
         self.is_listed = False
         self.problem = ""
-        self._inventory_text: str | None = None
+        self._registered: tuple[str | None, bool] = (None, True)
         self._unknown_cordoned: frozenset[DeviceUuid] = frozenset()
 
     def take(self, note: NodeNote) -> None:
@@ -70,34 +70,36 @@ class KnownNode:
         self._unknown_cordoned = unknown
 
     def _take_inventory(self, note: NodeNote) -> None:
-        if note.inventory_text is not None and not note.is_offered:
-            self._inventory_text, self.problem = None, PLUGIN_AWAY
-            self.book.register(())
-            return
-        if note.inventory_text == self._inventory_text and self.problem != PLUGIN_AWAY:
-            return
-        self._inventory_text, self.problem = note.inventory_text, ""
+        registered = (note.inventory_text, note.is_offered)
+        if registered != self._registered:
+            self._registered, self.problem = registered, ""
+            self.book.register(self._devices(note))
+
+    def _devices(self, note: NodeNote) -> tuple[Device, ...]:
+        """Those that it has to give; where there are none, the problem says why."""
         if note.inventory_text is None:
-            self.book.register(())
-            return
+            return ()
         try:
             inventory = decode_node_inventory(note.inventory_text, node_name=note.node_name)
         except AnnotationError as error:
             self.problem = error.message
-            self.book.register(())
             log.warning(
                 "node registration malformed",
                 node=note.node_name,
                 error=error.message,
                 hint=error.hint,
             )
-            return
-        self.book.register(inventory.devices)
+            return ()
+        # The kubelet offers no slots of unhealthy devices either; what these lack, they say best.
+        if not note.is_offered and any(device.is_healthy for device in inventory.devices):
+            self.problem = PLUGIN_AWAY
+            return ()
+        return inventory.devices
 
     def lose(self) -> None:
         """The watch shows it no more; what pods hold stays in the books."""
         self._list(is_listed=False)
-        self._inventory_text, self.problem = None, ""
+        self._registered, self.problem = (None, True), ""
         self.book.register(())
         self.book.cordon(frozenset())
         self.book.offer(None)

@@ -32,6 +32,18 @@ def test_without_slots_it_has_no_devices_until_there_are_some_again():
     assert (node.problem, len(node.book.snapshot().usages)) == ("", 2)
 
 
+def test_where_all_devices_are_unhealthy_they_say_so_and_not_that_the_plugin_is_away():
+    """Of such devices the kubelet offers no slots either."""
+    node = KnownNode("node-a")
+    unhealthy = registered(devices=make_devices(2, is_healthy=False))
+    node.take(note())
+
+    node.take(note(unhealthy, slots="0"))
+
+    assert node.problem == ""
+    assert [usage.device.is_healthy for usage in node.book.snapshot().usages] == [False, False]
+
+
 def test_a_lost_node_that_comes_back_as_it_was_has_its_devices_again():
     node = KnownNode("node-a")
     node.take(note())
