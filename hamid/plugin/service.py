@@ -165,6 +165,8 @@ class DevicePlugin:
                 f"cards of pod {guessed.pod_key}, and its environment can no longer be changed",
                 hint="delete the pod, its controller makes a new one; grant_mode: cdi avoids this",
             )
+        if guessed.key == right.key:
+            return  # the guess was right: its pod says something else by now
         self.metrics.mended.inc()
         log.warning(
             "grant mended", guessed=guessed.pod_key, owner=right.pod_key, grant_id=right.grant_id

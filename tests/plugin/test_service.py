@@ -9,10 +9,11 @@ import pytest
 from hamid.codec.allocation_record import encode_allocation
 from hamid.errors import KubeletError
 from hamid.hooks.abi import contract
+from hamid.hooks.abi.pages import CoreMode
 from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.kubelet.fake import ContainerState, FakeFeatures, FakeKubelet, GetSupport, Phase
-from hamid.model.names import POD_ALLOCATED, POD_ALLOCATION, POD_NODE
+from hamid.model.names import CORE_MODE, POD_ALLOCATED, POD_ALLOCATION, POD_NODE
 from hamid.model.request import ContainerKind
 from hamid.plugin.settings import GrantMode, UndecidedPods
 from tests.builders import uuid
@@ -290,6 +291,23 @@ async def test_what_a_container_has_got_no_annotation_changes_later(short_path):
 
         assert status.containers["train"].state is ContainerState.RUNNING
         assert node.given("pod-1", "train") == {uuid(1): 700}
+
+
+async def test_a_grant_whose_pod_shares_otherwise_by_now_is_rewritten_and_not_called_mended(
+    short_path, logs
+):
+    async with running_node(short_path) as node:
+        pod = await node.bind("pod-1", Ask(name="train", devices=(1,), memory_mib=700))
+        await node.kubelet.run_pod(pod)
+
+        patch = {"metadata": {"annotations": {CORE_MODE: "lend"}}}
+        node.pods.keep(
+            await node.kube.patch(PODS, "pod-1", patch, kind=PatchKind.MERGE, namespace="default")
+        )
+        await node.kubelet.start_container(pod.uid, "train")
+
+        assert node.limits("pod-1", "train").mode is CoreMode.LEND
+        assert "grant mended" not in [entry["event"] for entry in logs]
 
 
 @pytest.mark.parametrize("undecided", UndecidedPods)
