@@ -53,8 +53,8 @@ check: setup ## lint, types, import contracts
 	$(BIN)/lint-imports --no-cache
 
 # The inner loop: units and fakes, on one Python, without the slow ones. The library's own is
-# make -C native check, the chart's pytest tests/deploy.
-test-fast: setup native ## units and fakes, under a minute
+# make -C native check, the chart's pytest tests/deploy; of native/ the tests build what they need.
+test-fast: setup ## units and fakes, under a minute
 	$(BIN)/pytest --ignore tests/deploy -m "not slow and not cluster and not gpu and not native"
 
 # What is native runs once: it is C, whichever Python starts it.

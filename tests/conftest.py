@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import shutil
@@ -24,6 +25,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("hamid")
 
+# Thousands of collected tests are no garbage: looking at all of them as often as Python does by
+# itself is a fifth of the time.
+gc.set_threshold(20_000, 20, 50)
 
 # Where HAMID_REQUIRE_ALL is set, as in CI, a test that is left out fails: a tool that went missing
 # would else go unnoticed. Only these reasons count, for no package mends them.

@@ -152,6 +152,7 @@ async def test_a_pod_runs_and_is_on_the_books_that_metrics_and_pages_show(world)
         assert len(pages["devices"]["inventory"].devices) == 2
 
 
+@pytest.mark.slow  # it waits for a look that is taken once a second
 async def test_a_page_that_its_container_makes_longer_is_cut(world, logs):
     async with world.registered() as role:
         await world.kubelet.run_pod(await world.bind())
