@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text
 from hamid.errors import RequestError
+from hamid.model.quantities import QuantityError, parse_quantity
 from hamid.model.request import ContainerKind
 
 if TYPE_CHECKING:
@@ -82,6 +83,17 @@ def has_ended(pod: JsonObject) -> bool:
 def pod_containers(pod: JsonObject) -> tuple[PodContainer, ...]:
     """The containers of the spec: init first, then app, then ephemeral ones."""
     return as_pod(lambda: tuple(_containers(pod)))
+
+
+def counted(container: PodContainer, resource_name: str) -> int:
+    """How many of the resource the kubelet gives the container: it reads limits, and whole numbers.
+
+    `1.0` and `1e0` are 1 as well: the API server need not rewrite what it takes.
+    """
+    try:
+        return max(int(parse_quantity(str(container.limits.get(resource_name, 0))).value), 0)
+    except QuantityError:
+        return 0
 
 
 def _containers(pod: JsonObject) -> Iterator[PodContainer]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hamid.codec.allocation_record import read_allocation
-from hamid.codec.pod import has_ended, pod_containers, pod_meta
+from hamid.codec.pod import counted, has_ended, pod_containers, pod_meta
 from hamid.codec.sharing import read_sharing
 from hamid.errors import AnnotationError, KubeError
 from hamid.kube.port import PODS, EventKind
@@ -174,14 +174,13 @@ def pod_on_node(pod: JsonObject, *, names: ResourceNames) -> PodOnNode:
 def _asking(pod: JsonObject, resource_name: str) -> Iterator[AskingContainer]:
     spec = pod.get("spec") or {}
     for position, container in enumerate(pod_containers(pod)):
-        # The API server has checked that it is a whole number; the kubelet reads limits only.
-        text = str(container.limits.get(resource_name, "0"))
-        if container.kind is not None and text.isdecimal() and int(text) > 0:
+        slot_count = counted(container, resource_name)
+        if container.kind is not None and slot_count > 0:
             yield AskingContainer(
                 name=container.name,
                 kind=container.kind,
                 position=position,
-                slot_count=int(text),
+                slot_count=slot_count,
                 sharing=_sharing(pod, spec[container.list_name][container.index]),
             )
 

@@ -1,6 +1,6 @@
 import pytest
 
-from hamid.codec.pod import has_ended, pod_containers, pod_meta
+from hamid.codec.pod import counted, has_ended, pod_containers, pod_meta
 from hamid.errors import RequestError
 from hamid.model.request import ContainerKind
 from tests.builders import container_object, pod_object
@@ -95,3 +95,29 @@ def test_containers_of_another_shape_are_refused(pod, message):
 def test_an_identity_of_another_shape_is_refused(pod, message):
     with pytest.raises(RequestError, match=message):
         pod_meta(pod)
+
+
+@pytest.mark.parametrize(
+    ("limits", "count"),
+    [
+        ({"gpu": 2}, 2),
+        ({"gpu": "2"}, 2),
+        ({"gpu": "2.0"}, 2),
+        ({"gpu": "1e0"}, 1),
+        ({"gpu": "1000m"}, 1),
+        ({"gpu": "0"}, 0),
+        ({"gpu": "-1"}, 0),
+        ({"gpu": "many"}, 0),
+        ({"gpumem": 3}, 0),
+    ],
+)
+def test_a_container_has_as_many_as_the_kubelet_counts_however_they_are_written(limits, count):
+    (container,) = pod_containers(pod_object(container_object("app", limits)))
+
+    assert counted(container, "nvidia.com/gpu") == count
+
+
+def test_the_kubelet_reads_limits_only():
+    (container,) = pod_containers(pod_object(container_object("app", requests={"gpu": 1})))
+
+    assert counted(container, "nvidia.com/gpu") == 0

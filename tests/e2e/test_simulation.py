@@ -61,6 +61,19 @@ async def test_the_examples_end_as_they_say(tmp_path):
     assert "container 'main'" in outcomes["privileged"].reason
 
 
+async def test_a_pod_gets_its_cards_however_their_number_is_written(tmp_path):
+    documents = [
+        pod("decimal", container(gpu="1.0", mem="3k")),
+        pod("exponent", container(gpu="2e0", mem="2Gi")),
+    ]
+
+    async with simulation(tmp_path, *documents) as cluster:
+        outcomes = by_pod(cluster)
+
+    assert given(outcomes["decimal"]) == [(3000, 0)]
+    assert given(outcomes["exponent"]) == [(2048, 0)] * 2
+
+
 async def test_the_same_input_gives_the_same_answer_byte_for_byte(tmp_path):
     documents = [
         pod("init", container(gpu=1, mem=4000), initContainers=[container("i", gpu=1, mem=9000)]),

@@ -80,6 +80,12 @@ def test_only_limits_count_as_for_the_kubelet():
     assert seen(pod).asking == ()
 
 
+def test_a_count_is_one_however_it_is_written():
+    pod = pod_object(container_object("a", {"gpu": "2.0"}), container_object("b", {"gpu": "1e0"}))
+
+    assert [(c.name, c.slot_count) for c in seen(pod).asking] == [("a", 2), ("b", 1)]
+
+
 def test_a_pod_has_what_was_decided_for_it():
     record = encode_allocation(make_allocation(pod_uid="uid-1", node_name=NODE))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
-from hamid.codec.pod import pod_containers
+from hamid.codec.pod import counted, pod_containers
 from hamid.daemon.simulate.view import is_active
 from hamid.errors import KubeError
 from hamid.kube.errors import NotFound
@@ -91,7 +91,7 @@ class SimulatedKubelet:
         containers = tuple(
             FakeContainer(
                 name=container.name,
-                count=_whole(container.limits.get(self.resource_name)),
+                count=counted(container, self.resource_name),
                 is_init=container.kind is ContainerKind.INIT,
                 is_sidecar=container.kind is ContainerKind.SIDECAR,
                 resource_name=self.resource_name,
@@ -240,8 +240,3 @@ def _container(name: str, image: str, found: FakeContainerStatus) -> JsonObject:
         "restartCount": max(0, found.start_count - 1),
         "state": state,
     }
-
-
-def _whole(amount: Any) -> int:
-    text = str(amount if amount is not None else 0)
-    return int(text) if text.isdecimal() else 0
