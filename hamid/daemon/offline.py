@@ -18,7 +18,7 @@ from hamid.daemon.settings import load_settings
 from hamid.errors import TraceError
 from hamid.kube.client import KubeClient
 from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS
-from hamid.kube.shapes import first_misfit, shortened
+from hamid.kube.shapes import first_misfit, quoted
 from hamid.sched.cache import ClusterCache
 from hamid.sched.explainer import Explainer
 from hamid.sched.leadership import FixedLeadership
@@ -62,7 +62,7 @@ def _well_formed(source: str, text: bytes) -> ClusterCopy:
             if (misfit := first_misfit(resource, item)) is not None:
                 raise TraceError(
                     f"{source}: {resource.kind} {item['metadata']['name']}: {misfit.place} is "
-                    f"{shortened(misfit.found)}, not {misfit.expected}",
+                    f"{quoted(misfit.found)}, not {misfit.expected}",
                     hint="take the copy as kubectl writes it",
                 )
     return copy

@@ -167,11 +167,11 @@ def require_shape(resource: Resource, item: JsonObject) -> None:
     if misfit is not None:
         raise BadRequest(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a'
-            f" {resource.kind}: {misfit.place} is {shortened(misfit.found)}, not {misfit.expected}"
+            f" {resource.kind}: {misfit.place} is {quoted(misfit.found)}, not {misfit.expected}"
         )
 
 
-def shortened(found: object) -> str:
+def quoted(found: object) -> str:
     """What was found, for a message: as much of it as is needed to find it again."""
     text = repr(found)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

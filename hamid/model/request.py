@@ -84,6 +84,18 @@ def parse_policies(words: Iterable[str]) -> tuple[PolicyName, ...]:
     return tuple(found)
 
 
+def parse_policy_chain(text: str) -> tuple[PolicyName, ...]:
+    """Return the policies that are named, separated by commas; there must be one.
+
+    Raises:
+        PolicyError: one of them is no policy, or there is none.
+    """
+    found = parse_policies(text.split(","))
+    if not found:
+        raise PolicyError(f"{text!r} names no policy; allowed are {', '.join(PolicyName)}")
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadWeights:
     """How much each resource counts in the load of a device, or of a node.

@@ -76,7 +76,7 @@ def require_term(leadership: Leadership, cache: ClusterCache) -> None:
     if not cache.is_synced:
         raise Refusal(
             "this replica has just begun to lead and still lists the cluster",
-            hint="the pod is tried again by itself",
+            hint="ask again in a few seconds; pods are tried again by themselves",
             status=HTTPStatus.SERVICE_UNAVAILABLE,
         )
 

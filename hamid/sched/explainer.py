@@ -26,7 +26,7 @@ from hamid.sched.answers import (
     problems_answer,
     what_if_answer,
 )
-from hamid.sched.bind import not_leading
+from hamid.sched.bind import require_term
 from hamid.sched.outlook import RoomMade, outlook, tenants_of
 from hamid.sched.placement.capacity import Counting, freed, remaining, request_held, resettled
 from hamid.sched.placement.place import Placement, place
@@ -85,7 +85,7 @@ class Explainer:
         Raises:
             Refusal: this replica does not lead, or there is no such pod.
         """
-        self._admit()
+        require_term(self.leadership, self.cache)
         record = self._pod(namespace, pod_name)
         policies = self.settings.policies
         scene = self.verdicts.scene(record.pod_uid)
@@ -146,16 +146,6 @@ class Explainer:
         leaving = sorted(victim.pod_key for victim in there if victim is not None)
         return RoomMade(node_name=found.node_name, leaving=tuple(leaving))
 
-    def _admit(self) -> None:
-        if not self.leadership.may_act():
-            raise not_leading(self.leadership)
-        if not self.cache.is_synced:
-            raise Refusal(
-                "this replica has just begun to lead and still lists the cluster",
-                hint="ask again in a few seconds",
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-            )
-
     def _pod(self, namespace: str, pod_name: str) -> PodRecord:
         for record in self.cache.pod_records():
             if record.pod_name == pod_name and record.namespace == namespace:
@@ -185,7 +175,7 @@ class Explainer:
                 be lost is not there, or what is supposed to be added cannot be understood.
             Refusal: this replica does not lead.
         """
-        self._admit()
+        require_term(self.leadership, self.cache)
         request = decode_pod_request(
             pod, names=self.settings.resources, defaults=self.settings.defaults
         )

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from hamid.errors import SettingsError
 from hamid.model.names import ResourceNames
-from hamid.model.request import PolicyError, PolicyName, RequestDefaults, parse_policies
+from hamid.model.request import PolicyError, PolicyName, RequestDefaults, parse_policy_chain
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.score import RANK_STEP
 
@@ -104,11 +104,9 @@ class SchedSettings:
 
 @lru_cache(maxsize=16)
 def _chain(setting: str, text: str) -> tuple[PolicyName, ...]:
-    hint = f"use one of {', '.join(PolicyName)}, or several separated by commas"
     try:
-        found = parse_policies(text.split(","))
+        return parse_policy_chain(text)
     except PolicyError as error:
-        raise SettingsError(f"{setting} is {text!r}: {error}", hint=hint) from error
-    if not found:
-        raise SettingsError(f"{setting} is {text!r}, which names no policy", hint=hint)
-    return found
+        raise SettingsError(
+            f"{setting} is {text!r}: {error}", hint="name one, or several separated by commas"
+        ) from error

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Column, Table
 
 from hamid.errors import TraceError
-from hamid.model.request import PolicyError, PolicyName, parse_policies
+from hamid.model.request import PolicyError, parse_policy_chain
 from hamid.sched.placement.policy import Policies
 from hamid.sim import openb, own_format
 from hamid.sim.chooser import ProductChooser
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from hamid.model.device import Device
+    from hamid.model.request import PolicyName
     from hamid.sim.replay import Outcome
     from hamid.sim.snapshot import Snapshot
     from hamid.sim.workload import Arrival, SimNode
@@ -312,14 +313,12 @@ def _policies(text: str) -> Policies:
 
 
 def _chain(text: str) -> tuple[PolicyName, ...]:
-    hint = f"allowed are {', '.join(PolicyName)}, or several separated by commas"
     try:
-        found = parse_policies(text.split(","))
+        return parse_policy_chain(text)
     except PolicyError as error:
-        raise TraceError(f"policy {error}", hint=hint) from error
-    if not found:
-        raise TraceError(f"{text!r} names no policy", hint=hint)
-    return found
+        raise TraceError(
+            f"policy {error}", hint="name one, or several separated by commas"
+        ) from error
 
 
 def _format_of(path: Path) -> Any:

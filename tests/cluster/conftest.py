@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness import Cluster, ClusterUnavailable, do_without, running_cluster
+from tests.cluster.harness import Cluster, running_cluster, skipped_without_cluster
 
 LOGS = Path("build/cluster-logs")
 
@@ -24,11 +24,8 @@ def real_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     def keep_logs_in() -> Path | None:
         return LOGS if request.session.testsfailed else None
 
-    try:
-        with running_cluster(nodes=1, keep_logs_in=keep_logs_in) as cluster:
-            yield cluster
-    except ClusterUnavailable as why:
-        do_without(why)
+    with skipped_without_cluster(), running_cluster(nodes=1, keep_logs_in=keep_logs_in) as cluster:
+        yield cluster
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

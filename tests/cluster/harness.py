@@ -41,6 +41,15 @@ def do_without(why: ClusterUnavailable) -> NoReturn:
     pytest.skip(str(why))
 
 
+@contextmanager
+def skipped_without_cluster() -> Iterator[None]:
+    """Skip the test where what the block starts cannot be had on this machine."""
+    try:
+        yield
+    except ClusterUnavailable as why:
+        do_without(why)
+
+
 class CommandFailed(AssertionError):
     """A command of the harness failed; the text has its last words."""
 

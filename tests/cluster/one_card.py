@@ -10,7 +10,7 @@ from hamid.model.device import Device, DeviceUuid
 from hamid.model.names import NODE_REGISTER
 from hamid.model.node import NodeInventory
 from tests.cluster.fleet import running_fleet
-from tests.cluster.harness import ClusterUnavailable, do_without
+from tests.cluster.harness import skipped_without_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +35,8 @@ def inventory(node: str) -> NodeInventory:
 @contextmanager
 def one_card_fleet(*, nodes: int, port: int) -> Iterator[Fleet]:
     """So many of them, for as long as the block lasts."""
-    try:
-        with running_fleet(nodes=nodes, port=port) as fleet:
-            for number in range(nodes):
-                node = f"gpu-{number:04}"
-                fleet.annotate_node(node, {NODE_REGISTER: encode_node_inventory(inventory(node))})
-            yield fleet
-    except ClusterUnavailable as why:
-        do_without(why)
+    with skipped_without_cluster(), running_fleet(nodes=nodes, port=port) as fleet:
+        for number in range(nodes):
+            node = f"gpu-{number:04}"
+            fleet.annotate_node(node, {NODE_REGISTER: encode_node_inventory(inventory(node))})
+        yield fleet

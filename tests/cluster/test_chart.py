@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hamid.model.names import POD_ROOM_FREED
-from tests.cluster.harness import Cluster, ClusterUnavailable, do_without, helm
+from tests.cluster.harness import Cluster, helm, skipped_without_cluster
 from tests.cluster.stand import merged
 from tests.deploy.rendering import CHART, NAMESPACE, render, run_helm
 
@@ -121,10 +121,8 @@ class Replica:
 @pytest.fixture(scope="module")
 def cluster(real_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with the chart installed and its policies in force."""
-    try:
+    with skipped_without_cluster():
         helm()
-    except ClusterUnavailable as why:
-        do_without(why)
     real_cluster.apply(NODES)
     try:
         run_release(real_cluster, "install", "--create-namespace")
@@ -468,6 +466,7 @@ def test_only_the_leader_says_where_the_extender_is(
         ("delete", "nodes"),
         ("patch", "nodes", "--subresource=status"),
         ("get", "configmaps", "-n", "kube-system"),
+        ("list", "namespaces"),
         ("patch", "mutatingwebhookconfigurations/another"),
         ("update", "leases", "-n", "kube-system"),
     ],
@@ -539,9 +538,14 @@ def test_a_namespace_that_the_webhook_leaves_alone_is_no_place_to_forge_records(
     created = cluster.try_kubectl("apply", *there, "-f", "-", stdin=forged)
     changed = cluster.try_kubectl("annotate", *there, "pod", "plain", "hamid.io/allocation=mine")
     cluster.kubectl("annotate", *there, "pod", "plain", "hami.io/gpu-scheduler-policy=spread")
+    status = ("patch", *there, "pod", "plain", "--subresource=status", "-p")
+    record = '"metadata": {"annotations": {"hamid.io/allocation": "mine"}}'
+    by_status = cluster.try_kubectl(*status, f'{{"status": {{"reason": "a"}}, {record}}}')
+    cluster.kubectl(*status, '{"status": {"reason": "a"}}')
 
     assert said in created.stderr
     assert said in changed.stderr
+    assert said in by_status.stderr
     cluster.kubectl("delete", "namespace", "alone", "--wait=false")
 
 

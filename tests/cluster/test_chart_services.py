@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hamid.web.pki import issue_client, issue_server, make_authority
-from tests.cluster.harness import Cluster, ClusterUnavailable, do_without, helm
+from tests.cluster.harness import Cluster, helm, skipped_without_cluster
 from tests.deploy.rendering import NAMESPACE, rendered, scheduler_configuration
 
 POD = """
@@ -114,10 +114,8 @@ def server_tls(folder: Path, *, wants_client: bool) -> ssl.SSLContext:
 
 @pytest.fixture(scope="module")
 def cluster(real_cluster: Cluster) -> Cluster:
-    try:
+    with skipped_without_cluster():
         helm()
-    except ClusterUnavailable as why:
-        do_without(why)
     return real_cluster
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.fleet import gpu_pod, running_fleet
-from tests.cluster.harness import ClusterUnavailable, do_without
+from tests.cluster.harness import skipped_without_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +31,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
-    try:
-        with running_fleet(nodes=NODES, port=19143, settings=SETTINGS) as made:
-            yield made
-    except ClusterUnavailable as why:
-        do_without(why)
+    with (
+        skipped_without_cluster(),
+        running_fleet(nodes=NODES, port=19143, settings=SETTINGS) as made,
+    ):
+        yield made
 
 
 def drawn_elsewhere(name: str, rng: random.Random) -> Object:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.fleet import RESOURCES, gpu_pod, running_fleet
-from tests.cluster.harness import ClusterUnavailable, do_without
+from tests.cluster.harness import skipped_without_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +34,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800 if IS_LONG else 240)]
 
 @pytest.fixture(scope="module")
 def whole_fleet() -> Iterator[Fleet]:
-    try:
-        with running_fleet(nodes=NODES, port=18843, settings=LEASE) as made:
-            yield made
-    except ClusterUnavailable as why:
-        do_without(why)
+    with skipped_without_cluster(), running_fleet(nodes=NODES, port=18843, settings=LEASE) as made:
+        yield made
 
 
 @pytest.fixture

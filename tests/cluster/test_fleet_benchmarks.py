@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness import ClusterUnavailable, do_without, helm
+from tests.cluster.harness import helm, skipped_without_cluster
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,10 +35,8 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_each_case_has_a_line(name: str, cases: set[str]):
-    try:
+    with skipped_without_cluster():
         helm()
-    except ClusterUnavailable as why:
-        do_without(why)
 
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.bench_{name}", "--smallest"],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.harness import ClusterUnavailable, CommandFailed, do_without, helm
+from tests.cluster.harness import CommandFailed, helm, skipped_without_cluster
 from tests.cluster.stand import LEADER_LABEL, SIM, prepare_sim
 from tests.cluster.tenants import MIB, REFUSED, TAKEN, container, pod, results, taken, totals_bytes
 from tests.deploy.images import chart_images
@@ -154,11 +154,9 @@ def values(cluster: Cluster, root: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def hamid(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    try:
+    with skipped_without_cluster():
         helm()
         images = chart_images()
-    except ClusterUnavailable as why:
-        do_without(why)
     made = Installed(cluster=real_cluster, root=tmp_path_factory.mktemp("installed"))
     prepare_sim(made.root, cards="A100-40GB", count=CARDS)
     made.values.write_text(json.dumps(values(real_cluster, made.root)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.fleet import gpu_pod, running_fleet
-from tests.cluster.harness import ClusterUnavailable, do_without
+from tests.cluster.harness import skipped_without_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +27,8 @@ MEMORY, CARDS = "limits.nvidia.com/gpumem", "limits.nvidia.com/gpu"
 @pytest.fixture(scope="module")
 def whole_fleet() -> Iterator[Fleet]:
     """Two nodes of eight cards; pods pass the webhook."""
-    try:
-        with running_fleet(nodes=2, port=PORT, has_webhook=True) as made:
-            yield made
-    except ClusterUnavailable as why:
-        do_without(why)
+    with skipped_without_cluster(), running_fleet(nodes=2, port=PORT, has_webhook=True) as made:
+        yield made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.fleet import gpu_pod, running_fleet
-from tests.cluster.harness import ClusterUnavailable, do_without
+from tests.cluster.harness import skipped_without_cluster
 from tests.cluster.rawapi import pods_path
 
 if TYPE_CHECKING:
@@ -85,13 +85,11 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
 @pytest.fixture
 def fleet(audit: Audit) -> Iterator[Fleet]:
     """Two nodes of eight cards, three replicas."""
-    try:
-        with running_fleet(
-            nodes=2, replicas=3, port=18943, is_forwarded=True, settings=LEASE
-        ) as made:
-            yield made
-    except ClusterUnavailable as why:
-        do_without(why)
+    with (
+        skipped_without_cluster(),
+        running_fleet(nodes=2, replicas=3, port=18943, is_forwarded=True, settings=LEASE) as made,
+    ):
+        yield made
 
 
 def create_pods(fleet: Fleet, phase: str) -> list[str]:

@@ -10,7 +10,7 @@ from benchmarks.scenarios import registered
 from hamid.model import names as wire
 from hamid.sched.waiting_events import REASON
 from tests.cluster.fleet import gpu_pod, running_fleet
-from tests.cluster.harness import ClusterUnavailable, do_without
+from tests.cluster.harness import skipped_without_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +29,8 @@ CHANGE: Final = (
 def fleet() -> Iterator[Fleet]:
     """Three nodes of eight cards."""
     settings = {"sched": {"event_after_s": 1.0, "event_interval_s": 2.0}}
-    try:
-        with running_fleet(nodes=3, port=PORT, settings=settings) as made:
-            yield made
-    except ClusterUnavailable as why:
-        do_without(why)
+    with skipped_without_cluster(), running_fleet(nodes=3, port=PORT, settings=settings) as made:
+        yield made
 
 
 def told(events: dict[str, Object], wanted: str) -> Object | None:

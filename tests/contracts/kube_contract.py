@@ -60,6 +60,13 @@ def config_map(name: str, *, data: dict[str, str] | None = None, **metadata: Any
     }
 
 
+async def bind(kube: KubePort, created: JsonObject, **given: Any) -> None:
+    """Bind the pod to n1."""
+    meta = created["metadata"]
+    what = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+    await kube.bind(**what, node_name="n1", **{"annotations": {}, **given})
+
+
 async def version_now(kube: KubePort, resource: Resource, namespace: str) -> str:
     """The resourceVersion to watch what happens next from."""
     return (await kube.list(resource, namespace=namespace)).resource_version
@@ -308,13 +315,7 @@ class ListContract:
     async def test_fields_select(self, kube: KubePort, namespace: str) -> None:
         for name in ("a", "b"):
             created = await kube.create(PODS, pod(name), namespace=namespace)
-        await kube.bind(
-            namespace=namespace,
-            name="b",
-            uid=created["metadata"]["uid"],
-            node_name="n1",
-            annotations={},
-        )
+        await bind(kube, created)
 
         async def names(selector: str) -> list[str]:
             found = await kube.list(PODS, namespace=namespace, field_selector=selector)
@@ -597,13 +598,7 @@ class ChangeContract:
         self, kube: KubePort, namespace: str
     ) -> None:
         created = await kube.create(PODS, pod("a"), namespace=namespace)
-        await kube.bind(
-            namespace=namespace,
-            name="a",
-            uid=created["metadata"]["uid"],
-            node_name="n1",
-            annotations={},
-        )
+        await bind(kube, created)
 
         await kube.delete(PODS, "a", namespace=namespace)
         leaving = await kube.get(PODS, "a", namespace=namespace)
@@ -647,13 +642,7 @@ class BindContract:
         body = pod("a", annotations={"kept": "1", "replaced": "old"})
         created = await kube.create(PODS, body, namespace=namespace)
 
-        await kube.bind(
-            namespace=namespace,
-            name="a",
-            uid=created["metadata"]["uid"],
-            node_name="n1",
-            annotations={"replaced": "new", "added": "2"},
-        )
+        await bind(kube, created, annotations={"replaced": "new", "added": "2"})
 
         since = created["metadata"]["resourceVersion"]
         (event,) = await events_since(
@@ -675,14 +664,7 @@ class BindContract:
         body = pod("a", labels={"kept": "1", "replaced": "old"})
         created = await kube.create(PODS, body, namespace=namespace)
 
-        await kube.bind(
-            namespace=namespace,
-            name="a",
-            uid=created["metadata"]["uid"],
-            node_name="n1",
-            annotations={},
-            labels={"replaced": "new", "added": "2"},
-        )
+        await bind(kube, created, labels={"replaced": "new", "added": "2"})
 
         labels = (await kube.get(PODS, "a", namespace=namespace))["metadata"]["labels"]
         if await kube.version() >= ServerVersion(major=1, minor=35):
@@ -698,13 +680,7 @@ class BindContract:
         second = await kube.create(PODS, pod("a"), namespace=namespace)
 
         with pytest.raises(Conflict):
-            await kube.bind(
-                namespace=namespace,
-                name="a",
-                uid=first["metadata"]["uid"],
-                node_name="n1",
-                annotations={"added": "1"},
-            )
+            await bind(kube, first, annotations={"added": "1"})
 
         assert await kube.get(PODS, "a", namespace=namespace) == second
 
@@ -735,13 +711,7 @@ class BindContract:
         await kube.delete(PODS, "a", namespace=namespace)
 
         with pytest.raises(Conflict):
-            await kube.bind(
-                namespace=namespace,
-                name="a",
-                uid=created["metadata"]["uid"],
-                node_name="n1",
-                annotations={},
-            )
+            await bind(kube, created)
 
         free = {"metadata": {"finalizers": None}}
         await kube.patch(PODS, "a", free, kind=PatchKind.MERGE, namespace=namespace)

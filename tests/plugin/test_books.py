@@ -1,5 +1,9 @@
+from dataclasses import replace
+
 from hamid.hooks.abi.usage import ProcessUsage, UsageReport
+from hamid.hooks.lending import DeviceTerms
 from hamid.model.request import ContainerKind
+from hamid.nvml.port import DeviceSample
 from hamid.plugin.books import NodeBooks
 from hamid.plugin.health import DeviceView
 from tests.builders import (
@@ -33,6 +37,28 @@ def report(used_bytes, device_uuid=UUID):
         used_bytes_by_uuid=((device_uuid, used_bytes),),
     )
     return UsageReport(processes=(process,))
+
+
+def books_of_one_pod():
+    """One container with one share, of which everything is known."""
+    sample = DeviceSample(device_uuid=UUID, memory_used_bytes=77, gpu_percent=40, memory_percent=20)
+    return replace(
+        make_books(
+            make_grant(),
+            pods=[pod_on_node("pod-1", asking(position=3))],
+            usage={"g1": report(5 * MIB)},
+        ),
+        view=DeviceView(samples=(sample,)),
+        terms={("g1", UUID): DeviceTerms(rate_percent=10, used_percent=8)},
+    )
+
+
+def series_by_name(families):
+    """Name → [(labels, value)]."""
+    return {
+        family.name: [(sample.labels, sample.value) for sample in family.samples]
+        for family in families
+    }
 
 
 def test_what_was_decided_counts_before_anything_was_granted():

@@ -2,13 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from hamid.hooks.lending import DeviceTerms
 from hamid.nvml.port import DeviceSample
 from hamid.plugin.health import DeviceView
 from hamid.plugin.legacy_exporter import legacy_families
 from tests.builders import MODEL, UUID, make_device, make_inventory, uuid
-from tests.plugin.test_books import make_books, report
-from tests.plugin.values import MIB, asking, make_grant, pod_on_node
+from tests.plugin.test_books import books_of_one_pod, series_by_name
+from tests.plugin.values import MIB
 
 HOST = {"zone": "vGPU", "deviceuuid": UUID, "deviceidx": "0", "devicetype": MODEL}
 TYPED = {**HOST, "nodeid": "node-1"}
@@ -31,26 +30,11 @@ OF_CONTAINER = {
 }
 
 
-@pytest.fixture
-def books():
-    sample = DeviceSample(device_uuid=UUID, memory_used_bytes=77, gpu_percent=40)
-    return replace(
-        make_books(
-            make_grant(),
-            pods=[pod_on_node("pod-1", asking(position=3))],
-            usage={"g1": report(5 * MIB)},
-        ),
-        view=DeviceView(samples=(sample,)),
-        terms={("g1", UUID): DeviceTerms(rate_percent=10, used_percent=8)},
-    )
+books = pytest.fixture(books_of_one_pod)
 
 
 def series(*nodes):
-    """Name → [(labels, value)]."""
-    return {
-        family.name: [(sample.labels, sample.value) for sample in family.samples]
-        for family in legacy_families(nodes)
-    }
+    return series_by_name(legacy_families(nodes))
 
 
 FIGURES = [

@@ -26,7 +26,7 @@ def test_a_policy_that_nobody_knows_is_refused_with_those_there_are(text):
     with pytest.raises(SettingsError, match=wrong) as caught:
         SchedSettings(device_policy=text)
 
-    assert "binpack, spread, fragmentation, mutex, numa, topology-aware" in caught.value.hint
+    assert "binpack, spread, fragmentation, mutex, numa, topology-aware" in str(caught.value)
 
 
 def test_policies_of_the_cluster_are_chained_as_those_of_a_pod():

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hamid.aiokit.backoff import Backoff
+from hamid.codec.pod import has_ended
 from hamid.daemon.simulate.in_tree import refusal, requested, unschedulable_sentence
 from hamid.daemon.simulate.view import is_active, is_bound
 from hamid.errors import HamidError, KubeError
@@ -265,8 +266,7 @@ def _is_placed(view: ClusterView, uid: str) -> bool:
 
 def _holds_room(pod: JsonObject) -> bool:
     """Whether its requests count on its node: as kube-scheduler, until it is gone or has ended."""
-    phase = (pod.get("status") or {}).get("phase")
-    return is_bound(pod) and phase not in ("Succeeded", "Failed")
+    return is_bound(pod) and not has_ended(pod)
 
 
 def _made_room(before: JsonObject, now: JsonObject | None) -> bool:

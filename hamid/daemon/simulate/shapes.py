@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.errors import SettingsError
 from hamid.kube.port import PODS
-from hamid.kube.shapes import first_misfit, shortened
+from hamid.kube.shapes import first_misfit, quoted
 from hamid.model.quantities import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _container_name(
 
 
 def _wrong(where: str, place: str, found: object, expected: str) -> SettingsError:
-    shown = "missing" if found is None else shortened(found)
+    shown = "missing" if found is None else quoted(found)
     return SettingsError(
         f"{where}: {place} is {shown}, expected {expected}", hint="mend the manifest"
     )

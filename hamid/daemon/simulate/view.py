@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from hamid.aiokit.latest import Latest
+from hamid.codec.pod import has_ended
 from hamid.kube.client import KubeClient
 from hamid.kube.port import NODES, PODS, RESOURCE_QUOTAS, EventKind
 
@@ -187,8 +188,7 @@ def is_bound(pod: JsonObject) -> bool:
 
 def is_active(pod: JsonObject) -> bool:
     """Whether the pod has neither ended nor is being deleted."""
-    phase = (pod.get("status") or {}).get("phase")
-    return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
+    return not has_ended(pod) and not pod["metadata"].get("deletionTimestamp")
 
 
 def is_reported(pod: JsonObject) -> bool:

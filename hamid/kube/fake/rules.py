@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from hamid.codec.pod import has_ended
 from hamid.kube.errors import Conflict, Invalid
 from hamid.kube.port import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICES
 from hamid.model.quantities import QuantityError, parse_quantity
@@ -156,7 +157,7 @@ def grace_period_s(resource: Resource, item: JsonObject, asked_s: int | None) ->
     """How long the object stays after a deletion; only pods on a node do."""
     if resource != PODS or not item["spec"].get("nodeName"):
         return 0
-    if item.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+    if has_ended(item):
         return 0
     if asked_s is not None:
         return max(0, asked_s)
