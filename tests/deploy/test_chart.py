@@ -370,7 +370,6 @@ def test_the_daemon_may_do_exactly_this():
     assert rules(objects["ClusterRole", "hamid"]) == {
         ("", "nodes"): ("get", "list", "watch", "patch"),
         ("", "pods"): ("get", "list", "watch", "patch"),
-        ("", "namespaces"): ("list", "watch"),
         ("", "resourcequotas"): ("list", "watch"),
         ("", "pods/binding"): ("create",),
         ("policy", "poddisruptionbudgets"): ("list",),
