@@ -73,7 +73,7 @@ class ClusterCache:
         self._reservations = Reservations(clock=clock)
         self._booked_on: dict[str, str] = {}
         self._problems: dict[str, str] = {}
-        self._strangers: dict[str, _Asking] = {}
+        self._strangers: dict[str, tuple[_Asking, int]] = {}  # and what they are given to end
         self._asking_of: dict[str, _Asking] = {}
         self._synced: set[str] = set()
         self.freed = Freed()
@@ -82,7 +82,7 @@ class ClusterCache:
         self._declare_metrics(registry)
 
     def _declare_metrics(self, registry: CollectorRegistry) -> None:
-        nodes, pods = self._nodes, self._pods
+        nodes, pods, problems = self._nodes, self._pods, self._problems
         for name, text, count in (
             (
                 "nodes",
@@ -91,11 +91,7 @@ class ClusterCache:
             ),
             ("pods", "Pods that wait for a node or hold devices.", lambda: len(pods)),
             ("reservations", "Decisions not yet confirmed.", lambda: len(self._reservations)),
-            (
-                "malformed_nodes",
-                "Nodes whose registration cannot be read.",
-                lambda: len(self._problems),
-            ),
+            ("malformed_nodes", "Nodes whose registration cannot be read.", lambda: len(problems)),
             (
                 "malformed_pods",
                 "Pods whose record of devices cannot be read, or is that of another.",
@@ -136,6 +132,12 @@ class ClusterCache:
     def pod(self, pod_uid: str) -> PodRecord | None:
         """The pod, if it waits for a node or holds devices."""
         return self._pods.get(pod_uid)
+
+    def grace_s(self, pod_uid: str) -> int:
+        """What the pod is given to end, whether it holds devices or not; 0 if there is none."""
+        record, stranger = self._pods.get(pod_uid), self._strangers.get(pod_uid)
+        grace_s = stranger[1] if stranger is not None else 0
+        return record.grace_s if record is not None else grace_s
 
     def pod_records(self) -> tuple[PodRecord, ...]:
         """All pods that wait for a node or hold devices."""
@@ -187,8 +189,8 @@ class ClusterCache:
 
     def confirm(self, pod_uid: str) -> None:
         """The API server has bound the pod as reserved."""
+        ttl_s = self._settings.confirmation_ttl_s
         if (kept := self._reservations.get(pod_uid)) is not None:
-            ttl_s = self._settings.confirmation_ttl_s
             self._reserve(kept.allocation, Stage.BOUND, kept.payer, ttl_s=ttl_s)
 
     def forget(self, pod_uid: str) -> None:
@@ -235,7 +237,8 @@ class ClusterCache:
         kept = self._reservations.get(pod_uid)
         if kept is not None:
             return kept.allocation.node_name, record.host if record is not None else NO_HOST
-        return self._strangers.get(pod_uid)
+        stranger = self._strangers.get(pod_uid)
+        return stranger[0] if stranger is not None else None
 
     def _ask_anew(self, pod_uid: str) -> None:
         asking = self._asking(pod_uid)
@@ -360,8 +363,7 @@ class ClusterCache:
         if record.problem and record.node_name and (before is None or not before.problem):
             log.warning("allocation unreadable", pod=record.pod_key, error=record.problem)
         if not record.is_worth_keeping:
-            is_there = record.node_name and not record.is_ended
-            self._let_go(pod_uid, (record.node_name, record.host) if is_there else None)
+            self._let_go(pod_uid, record if record.node_name and not record.is_ended else None)
             return
         self._strangers.pop(pod_uid, None)
         self._pods[pod_uid] = record
@@ -376,13 +378,13 @@ class ClusterCache:
         """The pod is gone."""
         self._let_go(pod_uid, None)
 
-    def _let_go(self, pod_uid: str, asking: _Asking | None) -> None:
-        """The pod holds no devices; all that counts of it is what it asks of a host."""
+    def _let_go(self, pod_uid: str, left: PodRecord | None) -> None:
+        """The pod holds no devices; all that is left of it is what it asks of a host."""
         self._pods.pop(pod_uid, None)
         self._reservations.pop(pod_uid)
         self._strangers.pop(pod_uid, None)
-        if asking is not None:
-            self._strangers[pod_uid] = asking
+        if left is not None:
+            self._strangers[pod_uid] = (left.node_name, left.host), left.grace_s
         self._rebook(pod_uid)
 
     def take_quotas(self, quotas: Iterable[JsonObject]) -> None:

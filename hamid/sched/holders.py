@@ -99,9 +99,13 @@ def longest_grace_s(
 ) -> float:
     """How long until these pods, and those of the node that leave already, have to be gone."""
     left = [0.0]
-    for record in cache.pod_records():
-        if record.node_name == node_name and record.leaves_at:
-            left.append(time_of(record.leaves_at) - now_s)
-        elif record.pod_uid in pod_uids:
-            left.append(record.grace_s)
+    for pod_uid in pod_uids:
+        record = cache.pod(pod_uid)
+        if record is None or not record.leaves_at:
+            left.append(cache.grace_s(pod_uid))
+    left.extend(
+        time_of(record.leaves_at) - now_s
+        for record in cache.pod_records()
+        if record.node_name == node_name and record.leaves_at
+    )
     return max(left)

@@ -3,14 +3,15 @@
 It asks only where its own rules are short of something, such as CPU, and knows nothing of cards:
 whom it would evict may leave the pod without any. So of the nodes that it names only those remain on
 which the pod has its cards once the victims are gone, with those added who have to go for that; and
-of these the best. Where those who go for their cards leave CPU and memory enough, they go alone. Where cards alone are short on other nodes, and fewer or less important pods would
-have to go there, no node remains: that is for `preemptor`. What it has decided stands.
+of these the best. Where those who go for their cards leave CPU and memory enough, they go alone. Where
+cards alone are short on other nodes, and fewer or less important pods would have to go there, no node
+remains: that is for `preemptor`. What it has decided stands.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 from aiohttp import web
@@ -18,7 +19,7 @@ from aiohttp import web
 from hamid.codec.extender import NodeVictims, decode_preempt_args, encode_preempt_result
 from hamid.errors import ExtenderError
 from hamid.sched.bind import require_term
-from hamid.sched.preemptor import NOBODY
+from hamid.sched.preemptor import LOOKS, NOBODY
 from hamid.web.responses import json_body
 
 if TYPE_CHECKING:
@@ -26,12 +27,26 @@ if TYPE_CHECKING:
 
     from hamid.codec.disruption_budget import Budget
     from hamid.codec.extender import PreemptArgs
+    from hamid.model.node import NodeSnapshot
     from hamid.sched.cache import ClusterCache
     from hamid.sched.placement.preemption import Eviction
     from hamid.sched.preemptor import Preemptor
     from hamid.sched.records import PodRecord
 
 log = structlog.get_logger(__name__)
+
+
+class _Chosen(NamedTuple):
+    """Whom to evict.
+
+    Attributes:
+        given: those of them that kube-scheduler has named.
+        node: theirs, as it was when they were chosen.
+    """
+
+    found: Eviction
+    given: NodeVictims
+    node: NodeSnapshot | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,29 +80,44 @@ class PreemptVerb:
         record = self.cache.pod(args.pod_uid)
         if record is None or record.request is None:
             return args.victims
-        if self._is_room_being_made(args.pod_uid):
+        if not self._is_open(args.pod_uid):
             return {}
+        for _ in range(LOOKS):
+            chosen = await self._chosen(record, args.victims)
+            if not self._is_open(args.pod_uid) or chosen is None:
+                return {}
+            if chosen.node is None or self.preemptor.sees(record, chosen.node):
+                break
+        return {} if chosen is None else self._told(record, chosen)
+
+    def _is_open(self, pod_uid: str) -> bool:
+        """Whether the pod waits, and nobody ends for it already."""
+        record, nomination = self.cache.pod(pod_uid), self.preemptor.nominations.get(pod_uid)
+        if record is None or record.node_name:
+            return False
+        victims = () if nomination is None else nomination.victims
+        return all(self.cache.pod(victim) is None for victim in victims)
+
+    async def _chosen(
+        self, record: PodRecord, victims: Mapping[str, NodeVictims]
+    ) -> _Chosen | None:
+        """Whom to evict on one of these nodes; None if on none of them."""
         budgets = await self.preemptor.budgets()
         require_term(self.preemptor.leadership, self.cache)
-        found = await self.preemptor.find(record, args.victims, budgets=budgets, may_violate=True)
+        found = await self.preemptor.find(record, victims, budgets=budgets, may_violate=True)
         if found is None:
-            log.info("nobody to evict", pod=record.pod_key, node_count=len(args.victims))
-            return {}
-        given = args.victims[found.placement.node_name]
+            log.info("nobody to evict", pod=record.pod_key, node_count=len(victims))
+            return None
+        name = found.placement.node_name
+        node, given = self.preemptor.seen_by(record, (name,)).get(name), victims[name]
         alone = await self._enough_alone(record, found, budgets=budgets)
         if alone is not None:
             found, given = alone, NOBODY
-        elsewhere = await self.preemptor.elsewhere(record, args.victims.keys())
-        if elsewhere is not None and elsewhere.cost <= found.cost:
-            return {}  # the preemptor comes to the same in a moment
+        elsewhere = await self.preemptor.elsewhere(record, victims.keys())
         require_term(self.preemptor.leadership, self.cache)
-        return self._told(record, found, given)
-
-    def _is_room_being_made(self, pod_uid: str) -> bool:
-        nomination = self.preemptor.nominations.get(pod_uid)
-        return nomination is not None and any(
-            self.cache.pod(victim) is not None for victim in nomination.victims
-        )
+        if elsewhere is not None and elsewhere.cost <= found.cost:
+            return None  # the preemptor comes to the same in a moment
+        return _Chosen(found, given, node)
 
     async def _enough_alone(
         self, record: PodRecord, found: Eviction, *, budgets: Sequence[Budget]
@@ -108,9 +138,8 @@ class PreemptVerb:
         free = sum((victim.host for victim in leaving if victim is not None), node.host_free)
         return alone if free.covers(record.request.host) else None
 
-    def _told(
-        self, record: PodRecord, found: Eviction, given: NodeVictims
-    ) -> Mapping[str, NodeVictims]:
+    def _told(self, record: PodRecord, chosen: _Chosen) -> Mapping[str, NodeVictims]:
+        found, given = chosen.found, chosen.given
         self.preemptor.nominate(record, found, given=given)
         more = tuple(holder.pod_uid for holder in found.victims)
         victims = NodeVictims(pod_uids=(*given.pod_uids, *more), violations=found.cost.violations)

@@ -32,20 +32,21 @@ from hamid.kube.events import Subject
 from hamid.kube.port import POD_DISRUPTION_BUDGETS
 from hamid.model.quota import charge, overdrafts
 from hamid.sched.holders import Holdings, longest_grace_s
+from hamid.sched.hopeless import Hopeless
 from hamid.sched.nominations import Nomination
 from hamid.sched.placement.preemption import Preemptor as Asking
 from hamid.sched.placement.preemption import eviction
 from hamid.sched.trouble import Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
     from hamid.codec.disruption_budget import Budget
     from hamid.kube.events import EventWriter
     from hamid.kube.port import KubePort
-    from hamid.model.request import PodRequest
+    from hamid.model.node import NodeSnapshot
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
     from hamid.sched.nominations import Nominations
@@ -58,12 +59,16 @@ log = structlog.get_logger(__name__)
 
 _IDLE_S: Final = 5.0
 _HOPELESS_S: Final = 10.0
-"""For so long it is not worked out again for pods like one that could not be helped."""
+"""For so long it is not worked out again for pods like one that nobody's end helps; see `hopeless`."""
 _AT_ONCE: Final = 20
 _SPARED_S: Final = 60.0
 """For so long nobody is chosen again whose eviction was refused, by a budget or a webhook."""
 _MARGIN_S: Final = 60.0
 """How long cards are kept beyond the time that the victims have to end."""
+LOOKS: Final = 3
+"""So often it is worked out anew because the node that was chosen has changed meanwhile."""
+_ABOVE_NOBODY: Final = -(2**31)
+"""A priority that no pod has less of."""
 NOBODY: Final = NodeVictims(pod_uids=())
 
 
@@ -115,7 +120,7 @@ class Preemptor:
     metrics: PreemptionMetrics
     name: str = "preemptor"
     _looked_at: dict[str, LastTry] = field(default_factory=dict, init=False)
-    _hopeless: dict[tuple[PodRequest | None, int], float] = field(default_factory=dict, init=False)
+    _hopeless: Hopeless = field(default_factory=Hopeless, init=False)
     _spared: dict[str, float] = field(default_factory=dict, init=False)
     _trouble: Trouble = field(
         default_factory=lambda: Trouble("no room can be made", "room can be made again"), init=False
@@ -124,6 +129,8 @@ class Preemptor:
 
     async def run(self) -> None:
         """Make room until cancelled."""
+        # Of an earlier term: who was refused then may be let onto other nodes now.
+        self.refused.clear()
         self.nominations.clear()
         self._looked_at.clear()
         self._spared.clear()
@@ -148,11 +155,11 @@ class Preemptor:
         try:
             budgets = await self.budgets()
             for record, last in asking[:_AT_ONCE]:
-                if _kind_of(record) in self._hopeless:
+                if self._hopeless.has(record, last):
                     continue
                 if await self._preempt(record, last, budgets):
                     self._looked_at[record.pod_uid] = last
-                elif _kind_of(record) not in self._hopeless:
+                elif not self._hopeless.has(record, last):
                     is_any_left = True
                 # Half of the time at most: kube-scheduler's calls want the same interpreter.
                 await pause(self.rest_s)
@@ -183,7 +190,7 @@ class Preemptor:
         tries, now = self.refused.tries(), self.clock()
         for pod_uid in self._looked_at.keys() - tries.keys():
             del self._looked_at[pod_uid]
-        self._hopeless = {kind: end for kind, end in self._hopeless.items() if end > now}
+        self._hopeless.forget(now_s=now, but=tries)
         self._spared = {uid: end for uid, end in self._spared.items() if end > now}
         found = [
             (record, last)
@@ -204,7 +211,7 @@ class Preemptor:
         found = [
             (record, last)
             for record, last in found
-            if record.priority > lowest and _kind_of(record) not in self._hopeless
+            if record.priority > lowest and not self._hopeless.has(record, last)
         ]
         return sorted(found, key=lambda each: (-each[0].priority, each[0].created_at))
 
@@ -217,7 +224,7 @@ class Preemptor:
             may_violate=False,
         )
         if found is None:
-            self._hopeless[_kind_of(record)] = self.clock() + _HOPELESS_S
+            self._hopeless.add(record, last, until_s=self.clock() + _HOPELESS_S)
             self.metrics.preemptions.labels("no-help").inc()
             return False
         if self.refused.tries().get(record.pod_uid) is None or not self._is_waiting(record.pod_uid):
@@ -238,35 +245,47 @@ class Preemptor:
         """Whom to evict for the pod on one of these nodes, beside those given; None if no help."""
         if record.request is None:
             return None
-        now_s = self.wall_clock()
-        nodes = self.nominations.laid_over(
-            {name: node for name in given if (node := self.cache.snapshot(name)) is not None},
-            pod_uid=record.pod_uid,
-            priority=record.priority,
-        )
-        holdings = Holdings(
-            records=self.cache.pod_records(),
-            victims=self.nominations.victims(),
-            budgets=budgets,
-            spared=None if may_violate else frozenset(self._spared),
-            now_s=now_s,
-        )
         asking = Asking(
             request=record.request,
-            priority=record.priority,
+            # Who may have nobody evicted for cards gets no more than is evicted in any case.
+            priority=record.priority if self.settings.preempts else _ABOVE_NOBODY,
             policies=self.settings.policies,
             allowed={budget.key: budget.allowed for budget in budgets},
             may_violate=may_violate,
-            now_s=now_s,
+            now_s=self.wall_clock(),
         )
         began_at_s = self.clock()
-        found = await asyncio.to_thread(lambda: eviction(asking, holdings.on(nodes, given)))
+        for _ in range(LOOKS):
+            nodes = self.seen_by(record, given)
+            holdings = Holdings(
+                records=self.cache.pod_records(),
+                victims=self.nominations.victims(),
+                budgets=budgets,
+                spared=None if may_violate else frozenset(self._spared),
+                now_s=asking.now_s,
+            )
+            found = await asyncio.to_thread(_eviction, asking, holdings, nodes, given)
+            # What was free there may have been given away meanwhile, or promised to another.
+            if found is None or self.sees(record, nodes[found.placement.node_name]):
+                break
         self.rest_s = self.clock() - began_at_s
         if found is None:
             return None
         # Quotas are no shortage of cards: who is over them is not helped by any eviction.
         asked = charge(found.placement.allocation(record.pod_uid))
         return None if overdrafts(self.cache.bounds(record.payer), asked) else found
+
+    def seen_by(self, record: PodRecord, names: Iterable[str]) -> Mapping[str, NodeSnapshot]:
+        """Those of the nodes that are known, as the pod has to see them now."""
+        return self.nominations.laid_over(
+            {name: node for name in names if (node := self.cache.snapshot(name)) is not None},
+            pod_uid=record.pod_uid,
+            priority=record.priority,
+        )
+
+    def sees(self, record: PodRecord, node: NodeSnapshot) -> bool:
+        """Whether the node is still what the pod has seen."""
+        return self.seen_by(record, (node.node_name,)).get(node.node_name) is node
 
     async def elsewhere(self, record: PodRecord, names: Collection[str]) -> Eviction | None:
         """Whom we shall evict for the pod on nodes other than these; None if nobody.
@@ -317,6 +336,8 @@ class Preemptor:
                 continue
             if not self.leadership.may_act():
                 return False
+            if self.nominations.get(record.pod_uid) is None or not self._is_waiting(record.pod_uid):
+                return True  # it was placed meanwhile, or is gone
             outcome = "failed"
             try:
                 await self.kube.evict(
@@ -367,6 +388,10 @@ class Preemptor:
         )
 
 
-def _kind_of(record: PodRecord) -> tuple[PodRequest | None, int]:
-    """Pods of one kind are helped alike; as far as kube-scheduler's own rules are."""
-    return None if record.request is None else record.request.anonymous, record.priority
+def _eviction(
+    asking: Asking,
+    holdings: Holdings,
+    nodes: Mapping[str, NodeSnapshot],
+    given: Mapping[str, NodeVictims],
+) -> Eviction | None:
+    return eviction(asking, holdings.on(nodes, given))

@@ -75,6 +75,10 @@ class Refused:
         for pod_uid in [uid for uid in self._tries if uid not in pod_uids]:
             del self._tries[pod_uid]
 
+    def clear(self) -> None:
+        """Forget all: kube-scheduler asked another replica meanwhile, or nobody."""
+        self._tries.clear()
+
     def tries(self) -> Mapping[str, LastTry]:
         """Those of all pods that were refused."""
         return self._tries

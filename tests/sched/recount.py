@@ -40,7 +40,7 @@ class _Entry:
 
 def _node(node, entries, strangers):
     usages = {usage.device.device_uuid: DeviceUsage(device=usage.device) for usage in node.usages}
-    asked = sum((host for name, host in strangers if name == node.node_name), NO_HOST)
+    asked = sum((host for (name, host), _ in strangers if name == node.node_name), NO_HOST)
     for entry in entries:
         if entry.node_name == node.node_name:
             asked += entry.host

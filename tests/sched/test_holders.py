@@ -3,8 +3,10 @@ import pytest
 from hamid.codec.disruption_budget import Budget
 from hamid.codec.extender import NodeVictims
 from hamid.sched.holders import Holdings, longest_grace_s, time_of
+from hamid.sched.sinks import PodSink
+from tests.builders import container_object, pod_object
 from tests.sched.builders import make_share
-from tests.sched.objects import bound, registered, waiting
+from tests.sched.objects import bound, deleted, registered, waiting
 from tests.sched.world import make_cache
 
 NOW_S = 10_000.0
@@ -111,3 +113,17 @@ def test_the_longest_that_anybody_has_is_waited_for():
     assert longest_grace_s(cache, set(), "node-a", NOW_S) == 10.0
     assert longest_grace_s(cache, {"patient"}, "node-a", NOW_S) == 45.0
     assert time_of("") == 0.0
+
+
+def test_who_holds_no_cards_is_waited_for_as_well():
+    """kube-scheduler evicts it for its CPU; the cards are promised until it has ended."""
+    plain = container_object("main")
+    server = pod_object(plain, name="server", uid="server", node_name="node-a")
+    server["spec"]["terminationGracePeriodSeconds"] = 300
+    cache = cache_with(server)
+    assert cache.pod("server") is None
+
+    assert longest_grace_s(cache, {"server"}, "node-a", NOW_S) == 300.0
+
+    PodSink(cache).apply(deleted(server))
+    assert longest_grace_s(cache, {"server"}, "node-a", NOW_S) == 0.0

@@ -5,18 +5,21 @@ from aiohttp.test_utils import TestClient, TestServer
 from hamid.codec.extender import NodeVictims, PreemptArgs
 from hamid.errors import ExtenderError
 from hamid.kube.port import PODS
+from hamid.sched.nominations import Nomination
 from hamid.sched.preempt_verb import PreemptVerb
 from hamid.web.errors import Refusal
 from hamid.web.middleware import errors_as_json
 from tests.builders import pod_object
-from tests.sched.test_preemptor import Crowd, pod
+from tests.sched.builders import make_allocation, make_share
+from tests.sched.objects import bound
+from tests.sched.test_preemptor import Crowd, meanwhile, pod
 
 
 class Asked(Crowd):
     """kube-scheduler is short of CPU, too."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, **settings):
+        super().__init__(**settings)
         self.verb = PreemptVerb(cache=self.world.cache, preemptor=self.preemptor)
 
     async def ask(self, call, **victims):
@@ -188,6 +191,60 @@ async def test_whole_pods_are_not_understood(asked):
 
     with pytest.raises(ExtenderError, match="whole pods"):
         await asked.verb.preempt(args)
+
+
+async def test_where_nobody_is_to_be_evicted_for_cards_kube_scheduler_gets_no_more_victims():
+    asked = Asked(preempts=False)
+    small, _, other = await asked.place(
+        pod("small", mib=5_000), pod("large", mib=35_000), pod("other", priority=1)
+    )
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+    node = (await asked.world.pod(small))["spec"]["nodeName"]
+    (there,) = {"node-a", "node-b"} - {node}
+
+    assert await asked.ask(urgent, **{node[-1]: [small.uid]}) == {}
+    assert await asked.ask(urgent, **{there[-1]: [other.uid]}) == {
+        there: NodeVictims(pod_uids=(other.uid,))
+    }
+
+
+async def test_a_pod_for_which_room_begins_to_be_made_meanwhile_gets_no_more(asked, monkeypatch):
+    cheap, dear = await asked.place(pod("cheap", grace_s=20), pod("dear", priority=5))
+    there = (await asked.world.pod(dear))["spec"]["nodeName"]
+    (urgent,) = await asked.world.create(pod("urgent", priority=10))
+    nomination = Nomination(
+        allocation=make_allocation(uid=urgent.uid, node_name="node-a"),
+        priority=10,
+        victims=frozenset({cheap.uid}),
+        expires_at=9_999,
+    )
+    nominations = asked.world.extender.nominations
+    meanwhile(monkeypatch, lambda: nominations.put(nomination))
+
+    assert await asked.ask(urgent, **{there[-1]: [dear.uid]}) == {}
+
+    assert list(nominations) == [nomination]
+
+
+async def test_what_was_given_away_while_disruption_budgets_were_read_is_not_promised(asked):
+    low, _ = await asked.place(pod("low"), pod("high", priority=99))
+    node = (await asked.world.pod(low))["spec"]["nodeName"]
+    (urgent,) = await asked.refuse(pod("urgent", mib=35_000, priority=10))
+    thief = bound(make_share("card-0", memory_mib=9_000), uid="thief", priority=50)
+    thief["spec"]["nodeName"] = node
+    kube, reads = asked.preemptor.kube, []
+
+    class Busy:
+        async def list(self, *args, **options):
+            reads.append(args)
+            if len(reads) == 2:  # whom to evict on this node is known by then
+                asked.world.cache.take_pod(thief)
+            return await kube.list(*args, **options)
+
+    asked.preemptor.kube = Busy()
+
+    assert await asked.ask(urgent, **{node[-1]: [low.uid]}) == {}
+    assert not list(asked.world.extender.nominations)
 
 
 @pytest.fixture

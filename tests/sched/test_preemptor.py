@@ -1,12 +1,16 @@
+import asyncio
+from contextlib import suppress
+
 import pytest
 
 from hamid.kube.events import EventWriter
 from hamid.kube.fake import Fault, FaultKind
 from hamid.kube.fake.api import STANDING_CLOCK_S
 from hamid.kube.port import EVENTS, POD_DISRUPTION_BUDGETS, PODS, PatchKind
+from hamid.sched import preemptor as module
 from hamid.sched.preemptor import PreemptionMetrics, Preemptor
-from tests.sched.builders import make_devices
-from tests.sched.objects import registered, waiting
+from tests.sched.builders import make_devices, make_share
+from tests.sched.objects import bound, registered, waiting
 from tests.sched.world import World
 
 
@@ -350,3 +354,81 @@ async def test_a_pod_that_leaves_anyway_is_waited_for(crowd):
 
     assert "low" in await crowd.names()
     assert [found.node_name for found in crowd.world.extender.nominations]
+
+
+async def node_of(crowd, call):
+    return (await crowd.world.pod(call))["spec"]["nodeName"]
+
+
+async def test_one_who_cannot_be_helped_keeps_nobody_waiting_who_may_go_to_other_nodes(crowd):
+    high, low = await crowd.place(pod("high", priority=99), pod("low"))
+    first, second = await crowd.world.create(pod("first", priority=10), pod("second", priority=10))
+    await crowd.world.filter(first, await node_of(crowd, high))
+    await crowd.world.filter(second, await node_of(crowd, low))
+
+    while await crowd.preemptor.step():
+        pass
+
+    assert [found.pod_uid for found in crowd.world.extender.nominations] == [second.uid]
+    assert "low" not in await crowd.names()
+
+
+def meanwhile(monkeypatch, act):
+    """Let something happen while it is worked out whom to evict, the first time."""
+    real, acts = module.eviction, [act]
+
+    def busy(*args):
+        found = real(*args)
+        if acts:
+            acts.pop()()
+        return found
+
+    monkeypatch.setattr(module, "eviction", busy)
+
+
+async def test_nobody_is_evicted_in_vain_where_the_room_beside_him_was_given_away_meanwhile(
+    crowd, monkeypatch
+):
+    low, _ = await crowd.place(pod("low"), pod("high", priority=99))
+    await crowd.refuse(pod("urgent", mib=35_000, priority=10))
+    thief = bound(make_share("card-0", memory_mib=9_000), uid="thief", priority=50)
+    thief["spec"]["nodeName"] = await node_of(crowd, low)
+    meanwhile(monkeypatch, lambda: crowd.world.cache.take_pod(thief))
+
+    await crowd.preemptor.step()
+
+    assert "low" in await crowd.names()
+    assert not list(crowd.world.extender.nominations)
+    assert crowd.count("no-help", "preemptions") == 1
+
+
+async def test_who_is_placed_while_others_are_evicted_for_it_makes_nobody_else_go(crowd):
+    halves = [pod(f"low-{n}", mib=20_000) for n in range(2)]
+    await crowd.place(*halves, pod("high", mib=40_000, priority=99))
+    (urgent,) = await crowd.refuse(pod("urgent", mib=40_000, priority=10))
+    kube = crowd.preemptor.kube
+
+    class Busy:
+        create, list = kube.create, kube.list
+
+        async def evict(self, **options):
+            await kube.evict(**options)
+            await kube.delete(PODS, "urgent", namespace=urgent.namespace, grace_period_s=0)
+            await crowd.world.sync()
+
+    crowd.preemptor.kube = Busy()
+
+    await crowd.preemptor.step()
+
+    assert crowd.count("evicted") == 1
+    assert len(await crowd.names()) == 2
+
+
+async def test_what_was_known_of_refusals_when_it_led_before_counts_no_more(crowd):
+    await crowd.place(pod("low-1"), pod("low-2"))
+    await crowd.refuse(pod("urgent", priority=10))
+
+    with suppress(TimeoutError):
+        await asyncio.wait_for(crowd.preemptor.run(), timeout=0.01)
+
+    assert not crowd.world.extender.refused.tries()
