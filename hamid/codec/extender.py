@@ -39,15 +39,14 @@ class FilterArgs:
     """Which pod is to be placed on which nodes; prioritize sends the same.
 
     Attributes:
-        node_names: None unless the extender is configured with `nodeCacheCapable: true`.
-        has_nodes: whole Node objects were sent instead.
+        node_names: None unless the extender is configured with `nodeCacheCapable: true`: then
+            whole Node objects were sent instead.
     """
 
     pod_uid: str
     namespace: str
     pod_name: str
     node_names: tuple[str, ...] | None
-    has_nodes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +106,6 @@ def decode_filter_args(body: bytes) -> FilterArgs:
         return FilterArgs(
             **_identity(args),
             node_names=None if names is None else _node_names(names),
-            has_nodes=args.get("nodes") is not None,
         )
 
     return _read("filter", read)

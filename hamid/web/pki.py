@@ -50,10 +50,6 @@ class Validity:
     not_before_s: float
     not_after_s: float
 
-    def is_over(self, *, now_s: float) -> bool:
-        """Whether it has expired."""
-        return now_s >= self.not_after_s
-
 
 def make_authority(common_name: str, *, now_s: float, lifetime_s: float) -> Credential:
     """A new CA. Its name carries a part of its serial: during a change of CAs two are in use."""

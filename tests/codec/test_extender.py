@@ -39,7 +39,6 @@ def test_a_recorded_call_with_node_names_is_read(verb):
         namespace="default",
         pod_name="xtrue-0",
         node_names=("fake-0", "fake-1", "fake-2", "fake-3", "fake-4"),
-        has_nodes=False,
     )
 
 
@@ -47,7 +46,6 @@ def test_a_recorded_call_with_whole_nodes_is_told_apart():
     args = decode_filter_args(golden_body("extender/filter-nodes.json"))
 
     assert args.node_names is None
-    assert args.has_nodes
 
 
 def test_a_recorded_bind_is_read():

@@ -117,7 +117,6 @@ class Call:
             namespace=self.namespace,
             pod_name=self.name,
             node_names=None if names is None else tuple(names),
-            has_nodes=names is None,
         )
 
     def bind(self, node_name):
