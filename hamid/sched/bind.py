@@ -209,14 +209,16 @@ class Binder:
         node = self.cache.snapshot(allocation.node_name)
         if node is None:
             return False
-        usable = {
-            usage.device.device_uuid
-            for usage in node.usages
-            if usage.device.is_healthy
-            and usage.device.device_uuid not in node.cordoned
+        usages = {usage.device.device_uuid: usage for usage in node.usages}
+        return all(
+            (usage := usages.get(uuid)) is not None
+            and usage.device.is_healthy
+            and uuid not in node.cordoned
             and not usage.is_over_promised
-        }
-        return all(share.device_uuid in usable for c in allocation.containers for share in c.shares)
+            # Whoever has a device to itself has it to itself, however little is promised of it.
+            and (not usage.exclusive_count or usage.slots_used <= hold.slots)
+            for uuid, hold in allocation.holds().items()
+        )
 
     async def _send_allocation(
         self, args: BindingArgs, request: PodRequest, allocation: PodAllocation

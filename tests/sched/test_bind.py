@@ -221,6 +221,32 @@ async def test_a_reserved_card_that_the_leader_before_gave_away_is_replaced(worl
     assert memory_used(world) == [30_000, 30_000]
 
 
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [
+        pytest.param({"gpu": 1}, {"core_percent": 0}, id="by this pod, beside one of no cores"),
+        pytest.param(
+            {"gpu": 1, "gpumem": 1_000},
+            {"core_percent": 100},
+            id="by the other, beside one of none",
+        ),
+    ],
+)
+async def test_a_reserved_card_is_not_shared_with_the_late_where_it_is_held_whole(
+    world, asked, held
+):
+    """Though neither memory nor cores nor slots are over."""
+    asking = container_object("main", asked)
+    call = await placed(world, registered(devices=make_devices(2)), containers=(asking,))
+    (kept,) = world.cache.reservation(call.uid).allocation.containers
+    taken = kept.shares[0].device_uuid
+    world.cache.take_pod(bound(make_share(taken, memory_mib=0, **held), uid="late"))
+
+    await world.binder.bind(call.bind("node-a"))
+
+    assert [usage.slots_used for usage in world.cache.snapshot("node-a").usages] == [1, 1]
+
+
 async def test_where_the_leader_before_gave_all_away_the_bind_is_refused(world):
     call = await placed(world, mib=30_000)
     world.cache.take_pod(bound(make_share("card-0", memory_mib=30_000), uid="late"))
