@@ -78,7 +78,7 @@ class Leading:
         """Where the pod goes; None where it fits nowhere."""
         if not request.requests:
             return self._without_cards.choose(request)
-        shown = [node for node in self._nodes.values() if node.has_host_for(request.host)]
+        shown = {n: node for n, node in self._nodes.items() if node.has_host_for(request.host)}
         begun_s = time.thread_time()
         self._placer.arrivals.observe(request)
         outcome = self._placer.place(request, shown, wanted=RUNNERS_UP_KEPT + 1)

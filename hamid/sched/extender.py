@@ -36,6 +36,7 @@ from hamid.sched.bind import require_term
 from hamid.sched.known_node import PLUGIN_AWAY
 from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.place import Placement, Unplaceable
+from hamid.sched.placement.refusal import grouped
 from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.score import rank_scores
 from hamid.sched.placement.typical import shapes_held
@@ -51,12 +52,13 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from hamid.codec.extender import FilterArgs
-    from hamid.model.quota import Bound, Payer
+    from hamid.model.quota import Bound
     from hamid.model.request import PodRequest
     from hamid.sched.bind import Binder
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
     from hamid.sched.lookup import PodLookup
+    from hamid.sched.records import PodRecord
     from hamid.sched.settings import SchedSettings
 
 log = structlog.get_logger(__name__)
@@ -191,7 +193,7 @@ class Extender:
         if record.request is None:
             self._metrics.decisions.labels("not-ours").inc()
             return FilterResult(node_names=names)
-        return self._decide(record.request, record.payer, names)
+        return self._decide(record, record.request, names)
 
     async def _warm_up(self, request: PodRequest, names: tuple[str, ...]) -> None:
         """Do what takes long with pauses, in which the lease is renewed and watches go on."""
@@ -204,14 +206,14 @@ class Extender:
         return FilterResult(error=error)
 
     def _decide(
-        self, request: PodRequest, payer: Payer | None, names: tuple[str, ...]
+        self, record: PodRecord, request: PodRequest, names: tuple[str, ...]
     ) -> FilterResult:
         """Without any await: whoever comes next sees what was reserved here."""
         kept = self._cache.reservation(request.pod_uid)
         if kept is not None and kept.is_in_doubt:
             return self._offer_again(kept.allocation.node_name, names)
         serial = self._cache.freed.serial
-        outcome, nodes = self._reserve(request, payer, names)
+        outcome, nodes = self._reserve(record, request, names)
         sentences = self._sentences(request, outcome)
         self._explain(request, outcome, sentences, nodes)
         if isinstance(outcome, Unplaceable):
@@ -220,7 +222,7 @@ class Extender:
                 request.pod_uid,
                 serial=serial,
                 node_names=names,
-                may_be_helped=any(not found.is_hopeless for found in outcome.refusals.values()),
+                may_be_helped=any(not found.is_hopeless for found, _ in grouped(outcome.refusals)),
             )
             fitting: frozenset[str] = frozenset()
         else:
@@ -244,22 +246,19 @@ class Extender:
         return FilterResult(node_names=(node_name,), failed=others)
 
     def _reserve(
-        self, request: PodRequest, payer: Payer | None, names: tuple[str, ...]
+        self, record: PodRecord, request: PodRequest, names: tuple[str, ...]
     ) -> tuple[Placement | Unplaceable, Mapping[str, NodeSnapshot]]:
         """Place the pod on one of the nodes and keep the room, instead of what was kept.
 
         Also returns the nodes as they were.
         """
         self._cache.forget(request.pod_uid)
-        record = self._cache.pod(request.pod_uid)
         nodes = self.nominations.laid_over(
-            self._snapshots(names),
-            pod_uid=request.pod_uid,
-            priority=record.priority if record is not None else 0,
+            self._snapshots(names), pod_uid=request.pod_uid, priority=record.priority
         )
-        outcome = self._place(request, self._cache.bounds(payer), nodes)
+        outcome = self._place(request, self._cache.bounds(record.payer), nodes)
         if isinstance(outcome, Placement):
-            self._cache.assume(outcome.best.allocation(request.pod_uid), payer)
+            self._cache.assume(outcome.best.allocation(request.pod_uid), record.payer)
             self._keep_ranking(request.pod_uid, outcome.node_names[: self._offered_count])
         return outcome, nodes
 
@@ -273,7 +272,7 @@ class Extender:
             wanted = max(self._offered_count, RUNNERS_UP_KEPT + 1)
         return within(
             request,
-            self._placer.place(request, nodes.values(), wanted=wanted),
+            self._placer.place(request, nodes, wanted=wanted),
             bounds=bounds,
             nodes=nodes,
             policies=self._settings.policies,
@@ -356,7 +355,7 @@ class Extender:
             return {}
         kept = self._cache.reservation(args.pod_uid)
         if kept is None or (kept.allocation.node_name not in names and not kept.is_in_doubt):
-            self._reserve(record.request, record.payer, names)
+            self._reserve(record, record.request, names)
         ranking = self._rankings.get(args.pod_uid, ())
         offered = frozenset(names)
         ranked = [name for name in ranking if name in offered]

@@ -68,7 +68,7 @@ class ProductChooser:
         return self._ranked(request)
 
     def _ranked(self, request: PodRequest) -> Chosen | None:
-        room = [node for node in self._nodes.values() if node.has_host_for(request.host)]
+        room = {n: node for n, node in self._nodes.items() if node.has_host_for(request.host)}
         outcome = self._placer.place(request, room)
         if not isinstance(outcome, Placement):
             return None

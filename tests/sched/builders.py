@@ -78,3 +78,8 @@ def make_allocation(*shares, uid="uid-1", node_name="node-a", kind=ContainerKind
         container_name="main", kind=kind, shares=shares or (make_share(),)
     )
     return PodAllocation(pod_uid=uid, node_name=node_name, containers=(container,))
+
+
+def by_name(nodes):
+    """As a placer takes them."""
+    return {node.node_name: node for node in nodes}

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.sched.placement.fragmentation import CPU_TIE, NO_CARDS, Fragmentation
 from hamid.sched.placement.place import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hamid.model.node import HostAmount, NodeSnapshot
     from hamid.sched.placement.fragmentation import Choice, View
@@ -30,6 +32,8 @@ ROWS_KEPT: Final = 128
 _HEAP_SLACK: Final = 4
 _LOG_SLACK: Final = 16
 _NODES_SLACK: Final = 16
+_FEW: Final = 64
+"""Nodes that are set aside, or taken back, for one pod; for more a heap is made of those that count."""
 
 _Entry = tuple[int, str, int]
 """Minus the score or its bound, the node's name, its number."""
@@ -42,9 +46,11 @@ class _Row:
         keys, choices: by the nodes' numbers; a node with a choice has the exact key.
         refusing: numbers of nodes whose cards do not do, and of which nobody has asked why.
         refusals: why those do not do of which somebody has.
+        aside: names of nodes that fit and are not on the heap, for they did not count of late.
     """
 
     __slots__ = (
+        "aside",
         "choices",
         "fitting_count",
         "heap",
@@ -63,6 +69,7 @@ class _Row:
         self.fitting_count = 0
         self.refusing: set[int] = set()
         self.refusals: dict[str, Refusal] = {}
+        self.aside: set[str] = set()
         self.position = 0
 
 
@@ -141,22 +148,22 @@ class Board:
             self._nodes[number] = self._views[number] = None
             self._change(number)
 
-    def see(self, nodes: Collection[NodeSnapshot]) -> frozenset[str] | None:
-        """Put these; returns their names, or None if they are all there are.
+    def see(self, nodes: Mapping[str, NodeSnapshot]) -> Mapping[str, NodeSnapshot] | None:
+        """Put these; returns them, or None if they are all there are.
 
         Others are forgotten once they are most of all: they may be gone.
         """
         self._most_given = max(self._most_given, len(nodes))
         given = self._given
-        for node in nodes:
-            if given.get(node.node_name) is not node:
-                self.put(node)
+        shown = nodes.values()
+        for node in compress(shown, map(is_not, map(given.get, nodes), shown)):
+            self.put(node)
         if len(given) == len(nodes):
             return None
         if len(given) > 2 * self._most_given + _NODES_SLACK:
             self._forget_nodes()
             return self.see(nodes)
-        return frozenset([node.node_name for node in nodes])
+        return nodes
 
     def _change(self, number: int) -> None:
         self._log.append(number)
@@ -191,7 +198,7 @@ class Board:
         """
         self.adopt()
         row = self._row(ask, host)
-        found = self._ranked(row, host, row.heap, 1)
+        found = self._ranked(row, host, 1, None)
         return found[0] if found else None
 
     def standing(
@@ -200,8 +207,8 @@ class Board:
         host: HostAmount,
         *,
         wanted: int | None,
-        among: Collection[str] | None,
-        explain: Callable[[NodeSnapshot, View], Refusal],
+        among: Mapping[str, NodeSnapshot] | None,
+        explain: Callable[[View], Refusal],
     ) -> Standing:
         """How the nodes stand for a pod that asks for this, by what was typical at `adopt`.
 
@@ -209,22 +216,21 @@ class Board:
             ask: for cards.
             host: what the pod asks of the node besides.
             wanted: so many of the best; None for all.
-            among: the names of the nodes that count; None for all.
-            explain: says why a node's cards do not do.
+            among: the nodes that count, by name; None for all.
+            explain: says why cards in these states do not do.
         """
         row = self._row(ask, host)
         for number in row.refusing:
             node, view = self._nodes[number], self._views[number]
             if node is not None and view is not None:
-                row.refusals[node.node_name] = explain(node, view)
+                row.refusals[node.node_name] = explain(view)
         row.refusing.clear()
-        if among is None:
-            heap, fitting_count, refusals = row.heap, row.fitting_count, dict(row.refusals)
-        else:
-            heap = self._some(row, among)
-            fitting_count = len(heap)
-            refusals = {name: why for name, why in row.refusals.items() if name in among}
-        found = self._ranked(row, host, heap, fitting_count if wanted is None else wanted)
+        refusals, fitting_count = dict(row.refusals), row.fitting_count
+        if among is not None:
+            for name in set(refusals).difference(among):
+                del refusals[name]
+            fitting_count = len(among) - len(refusals)
+        found = self._ranked(row, host, fitting_count if wanted is None else wanted, among)
         return Standing(found, fitting_count, refusals)
 
     def _row(self, ask: CardAsk | None, host: HostAmount) -> _Row:
@@ -258,6 +264,7 @@ class Board:
         row.keys[number] = row.choices[number] = None
         row.refusing.discard(number)
         row.refusals.pop(self._names[number], None)
+        row.aside.discard(self._names[number])
 
     def _entries(self, numbers: Iterable[int], row: _Row, host: HostAmount) -> list[_Entry]:
         """Those of the nodes that fit, which are none of the row's yet."""
@@ -283,7 +290,7 @@ class Board:
         row.fitting_count += len(entries)
         return entries
 
-    def _some(self, row: _Row, among: Collection[str]) -> list[_Entry]:
+    def _some(self, row: _Row, among: Mapping[str, NodeSnapshot]) -> list[_Entry]:
         """A heap of these nodes alone."""
         heap: list[_Entry] = []
         for name in among:
@@ -295,35 +302,74 @@ class Board:
         return heap
 
     def _ranked(
-        self, row: _Row, host: HostAmount, heap: list[_Entry], wanted: int
+        self, row: _Row, host: HostAmount, wanted: int, among: Mapping[str, NodeSnapshot] | None
     ) -> list[tuple[NodeSnapshot, Choice]]:
-        """So many of the best on the heap, which is the row's or of some of its nodes."""
-        if wanted > 1 and 2 * wanted >= len(heap):
+        """So many of the best of these nodes, or of all.
+
+        kube-scheduler leaves out much the same nodes for pods that ask for the same: they are set
+        aside, so that they are not in the way each time.
+        """
+        back = row.aside if among is None else row.aside.intersection(among)
+        if among is not None and (wanted > _FEW or len(back) > _FEW):
+            return self._best_on(row, host, self._some(row, among), wanted)
+        for name in back:
+            number = self._number_by_name[name]
+            if (key := row.keys[number]) is not None:
+                heappush(row.heap, (key, name, number))
+        row.aside = row.aside.difference(back)
+        if among is None:
+            return self._best_on(row, host, row.heap, wanted)
+        most = len(row.aside) + _FEW
+        found = self._best_on(row, host, row.heap, wanted, among)
+        if len(row.aside) <= most:
+            return found
+        return self._best_on(row, host, self._some(row, among), wanted)
+
+    def _best_on(
+        self,
+        row: _Row,
+        host: HostAmount,
+        heap: list[_Entry],
+        wanted: int,
+        among: Mapping[str, NodeSnapshot] | None = None,
+    ) -> list[tuple[NodeSnapshot, Choice]]:
+        """So many of the best on the heap, which is the row's or of some of its nodes.
+
+        Where only those among some count, the others are set aside: `_FEW`, or one more for too many.
+        """
+        if among is None and wanted > 1 and 2 * wanted >= len(heap):
             return self._sorted(row, host, heap)[:wanted]
         found: list[tuple[NodeSnapshot, Choice]] = []
         taken: list[_Entry] = []
-        while heap and len(found) < wanted:
+        most = len(row.aside) + _FEW
+        while heap and len(found) < wanted and len(row.aside) <= most:
             key, name, number = entry = heap[0]
             node, view, choice = self._nodes[number], self._views[number], row.choices[number]
             is_twice = bool(taken) and entry == taken[-1]
             if key != row.keys[number] or node is None or view is None or is_twice:
                 heappop(heap)
+            elif among is not None and name not in among:
+                row.aside.add(heappop(heap)[1])
             elif choice is not None:
                 found.append((node, choice))
                 if wanted > 1:
                     taken.append(heappop(heap))
-            else:
-                row.choices[number] = choice = self._measure.choose(view, row.number, host)
-                if choice is None:  # cannot be: it has a bound
-                    row.keys[number] = None
-                    continue
-                row.keys[number] = -choice.score
-                heapreplace(heap, (-choice.score, name, number))
+            elif (exact := self._sharpen(row, host, number, view)) is not None:
+                heapreplace(heap, exact)
                 if heap is not row.heap:
-                    heappush(row.heap, (-choice.score, name, number))
+                    heappush(row.heap, exact)
         for entry in taken:
             heappush(heap, entry)
         return found
+
+    def _sharpen(self, row: _Row, host: HostAmount, number: int, view: View) -> _Entry | None:
+        """Choose cards of the node; returns its entry, with its exact key."""
+        choice = row.choices[number] = self._measure.choose(view, row.number, host)
+        if choice is None:  # cannot be: it has a bound
+            row.keys[number] = None
+            return None
+        key = row.keys[number] = -choice.score
+        return key, self._names[number], number
 
     def _sorted(
         self, row: _Row, host: HostAmount, heap: list[_Entry]
@@ -331,19 +377,16 @@ class Board:
         """All on the heap, best first; where it is the row's, it is sorted as well, and stays a heap."""
         entries: list[_Entry] = []
         for key, name, number in heap:
-            view, choice = self._views[number], row.choices[number]
+            view = self._views[number]
             if key != row.keys[number] or view is None:
                 continue
-            entry = key, name, number
-            if choice is None:
-                row.choices[number] = choice = self._measure.choose(view, row.number, host)
-                row.keys[number] = None if choice is None else -choice.score
-                if choice is None:  # cannot be: it has a bound
-                    continue
-                entry = -choice.score, name, number
-                if heap is not row.heap:
+            entry: _Entry | None = (key, name, number)
+            if row.choices[number] is None:
+                entry = self._sharpen(row, host, number, view)
+                if entry is not None and heap is not row.heap:
                     heappush(row.heap, entry)
-            entries.append(entry)
+            if entry is not None:
+                entries.append(entry)
         entries = sorted(dict.fromkeys(entries))
         if heap is row.heap:
             row.heap = entries

@@ -183,10 +183,10 @@ def resettled(
     counts: dict[PodRequest, Counting] = {}
     homeless = []
     for request in sorted(requests, key=_size, reverse=True):
-        room = [node for node in by_name.values() if node.has_host_for(request.host)]
+        room = {name: n for name, n in by_name.items() if n.has_host_for(request.host)}
         if len(request.requests) == 1:  # counting is cheap, and spares all that refuse a look
             counting = counts.setdefault(request.anonymous, Counting(request, policies))
-            room = [node for node in room if counting.on(node)]
+            room = {name: node for name, node in room.items() if counting.on(node)}
         outcome = placer.place(request, room)
         if isinstance(outcome, Unplaceable):
             homeless.append(request)

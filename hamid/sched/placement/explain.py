@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from hamid.model.quantities import WHOLE_CARD
 from hamid.sched.placement.over_quota import QuotaRefusal
-from hamid.sched.placement.refusal import Kind, gap, kind_of, nearness
+from hamid.sched.placement.refusal import Kind, gap, grouped, kind_of, nearness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hamid.model.request import PodRequest
     from hamid.model.shortfall import Shortfall
@@ -35,9 +35,9 @@ class _Reason:
     card_count: int = 0
     node_count: int = 0
 
-    def add(self, count: CardCount) -> None:
-        self.card_count += count.card_count
-        self.node_count += 1
+    def add(self, count: CardCount, node_count: int) -> None:
+        self.card_count += count.card_count * node_count
+        self.node_count += node_count
         if nearness(count.nearest) < nearness(self.nearest):
             self.nearest = count.nearest
 
@@ -57,16 +57,16 @@ class _Tally:
     fitting_count: int = 0
     reasons: dict[Kind, _Reason] = field(default_factory=dict)
 
-    def add(self, refusal: Refusal) -> None:
-        self.node_count += 1
-        self.card_count += refusal.card_count
+    def add(self, refusal: Refusal, node_count: int) -> None:
+        self.node_count += node_count
+        self.card_count += refusal.card_count * node_count
         self.needed_count = max(self.needed_count, refusal.needed_count)
         self.fitting_count = max(self.fitting_count, refusal.fitting_count)
         for kind, count in refusal.counts.items():
             reason = self.reasons.get(kind)
             if reason is None:
                 reason = self.reasons[kind] = _Reason(count.nearest)
-            reason.add(count)
+            reason.add(count, node_count)
 
     def sentence(self) -> str:
         if not self.card_count:
@@ -103,16 +103,16 @@ def node_sentences(request: PodRequest, refusals: Mapping[str, Refusal]) -> Mapp
     tallies: dict[object, _Tally] = {}
     key_by_node: dict[str, object] = {}
     over_quota: dict[str, str] = {}
-    for node_name, refusal in refusals.items():
+    for refusal, node_names in grouped(refusals):
         if isinstance(refusal, QuotaRefusal):
-            over_quota[node_name] = refusal.sentence
+            over_quota.update(dict.fromkeys(node_names, refusal.sentence))
             continue
         key = (refusal.needed_count, tuple(refusal.counts))
-        key_by_node[node_name] = key
+        key_by_node.update(dict.fromkeys(node_names, key))
         tally = tallies.get(key)
         if tally is None:
             tally = tallies[key] = _Tally(request)
-        tally.add(refusal)
+        tally.add(refusal, len(node_names))
     sentences = {key: tally.sentence() for key, tally in tallies.items()}
     return {node_name: sentences[key] for node_name, key in key_by_node.items()} | over_quota
 
@@ -121,20 +121,26 @@ def node_sentence(request: PodRequest, refusal: Refusal) -> str:
     """Why this one node refuses."""
     if isinstance(refusal, QuotaRefusal):
         return refusal.sentence
-    return _sentence(request, (refusal,))
+    return _sentence(request, [(refusal, 1)])
 
 
 def cluster_sentence(request: PodRequest, refusals: Mapping[str, Refusal]) -> str:
     """Why no node takes the pod: per reason, how many cards on how many nodes, and by how much."""
     if not refusals:
         return "no node was offered"
-    over_quota = [found for found in refusals.values() if isinstance(found, QuotaRefusal)]
-    if over_quota:
-        others = {n: f for n, f in refusals.items() if not isinstance(f, QuotaRefusal)}
-        sentence = over_quota[0].sentence
-        return f"{sentence}. Besides, {cluster_sentence(request, others)}" if others else sentence
-    registered = [refusal for refusal in refusals.values() if refusal.is_registered]
-    silent_count = len(refusals) - len(registered)
+    said = [(refusal, len(node_names)) for refusal, node_names in grouped(refusals)]
+    over_quota = next((r for r, _ in said if isinstance(r, QuotaRefusal)), None)
+    others = [each for each in said if not isinstance(each[0], QuotaRefusal)]
+    if over_quota is None:
+        return _cards_sentence(request, others)
+    if not others:
+        return over_quota.sentence
+    return f"{over_quota.sentence}. Besides, {_cards_sentence(request, others)}"
+
+
+def _cards_sentence(request: PodRequest, said: Sequence[tuple[Refusal, int]]) -> str:
+    registered = [each for each in said if each[0].is_registered]
+    silent_count = sum(count for refusal, count in said if not refusal.is_registered)
     if not registered:
         return (
             NOT_REGISTERED
@@ -171,8 +177,8 @@ class CardReason:
 def card_reasons(request: PodRequest, refusals: Mapping[str, Refusal]) -> tuple[CardReason, ...]:
     """Why cards do not do, each reason with how many cards on how many nodes, and by how much."""
     tally = _Tally(request)
-    for refusal in refusals.values():
-        tally.add(refusal)
+    for refusal, node_names in grouped(refusals):
+        tally.add(refusal, len(node_names))
     return tuple(
         _card_reason(kind, tally.reasons[kind], request) for kind in Kind if kind in tally.reasons
     )
@@ -209,10 +215,10 @@ _UNITS: Final = {
 }
 
 
-def _sentence(request: PodRequest, refusals: Iterable[Refusal]) -> str:
+def _sentence(request: PodRequest, said: Iterable[tuple[Refusal, int]]) -> str:
     tally = _Tally(request)
-    for refusal in refusals:
-        tally.add(refusal)
+    for refusal, node_count in said:
+        tally.add(refusal, node_count)
     return tally.sentence()
 
 

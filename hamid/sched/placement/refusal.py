@@ -7,8 +7,10 @@ lacks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.model.device import WHOLE_DEVICE_PERCENT
@@ -16,7 +18,7 @@ from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.fit import OF_THE_DEVICE, UNCHANGEABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 
 class Kind(StrEnum):
@@ -200,6 +202,47 @@ class AlikeRefusal(Refusal):
     def counts(self) -> Mapping[Kind, CardCount]:
         """As they all say."""
         return self._alike.counts
+
+
+class AlikeRefusals(Mapping[str, Refusal]):
+    """What each node says, where many say the same; most of that is only counted.
+
+    Args:
+        said: by node, one that stands for all that say so.
+        find: returns what the node of that name says, with its own devices.
+    """
+
+    __slots__ = ("_find", "said")
+
+    def __init__(self, said: Mapping[str, Refusal], find: Callable[[str], Refusal]) -> None:
+        self.said = said
+        self._find = find
+
+    def __getitem__(self, node_name: str) -> Refusal:
+        return AlikeRefusal(self.said[node_name], partial(self._find, node_name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.said)
+
+    def __len__(self) -> int:
+        return len(self.said)
+
+    def __repr__(self) -> str:
+        return f"AlikeRefusals({self.said!r})"
+
+
+def grouped(refusals: Mapping[str, Refusal]) -> Collection[tuple[Refusal, list[str]]]:
+    """What is said, and the names of all nodes that say so."""
+    said = refusals.said if isinstance(refusals, AlikeRefusals) else refusals
+    groups: dict[int, tuple[Refusal, list[str]]] = {}
+    for name, refusal in said.items():
+        alike = refusal.alike
+        group = groups.get(id(alike))
+        if group is None:
+            groups[id(alike)] = alike, [name]
+        else:
+            group[1].append(name)
+    return groups.values()
 
 
 def nearness(shortfall: Shortfall) -> tuple[int, ...]:

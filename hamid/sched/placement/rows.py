@@ -28,11 +28,11 @@ from hamid.sched.placement.place import (
 )
 from hamid.sched.placement.policy import BY_FRAGMENTATION
 from hamid.sched.placement.ranking import Ranking
-from hamid.sched.placement.refusal import AlikeRefusal, Refusal
+from hamid.sched.placement.refusal import AlikeRefusals, Refusal
 from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import PodRequest
@@ -83,14 +83,21 @@ class Placer:
         return self._board.measure
 
     def place(
-        self, request: PodRequest, nodes: Collection[NodeSnapshot], *, wanted: int | None = None
+        self,
+        request: PodRequest,
+        nodes: Mapping[str, NodeSnapshot],
+        *,
+        wanted: int | None = None,
     ) -> Placement | Unplaceable:
-        """Return what `place` returns; where only so many of the best are wanted, maybe only those."""
+        """Return what `place` returns for nodes that nobody changes any more, by name.
+
+        Where only so many of the best are wanted, maybe only those.
+        """
         self._adopt()
         ask = self._ask_by_choice(request)
         if ask is not None:
             return self._place_by_choice(request, ask, nodes, wanted)
-        return self._place_by_search(request, nodes)
+        return self._place_by_search(request, nodes.values())
 
     def warming(self, request: PodRequest, nodes: Iterable[NodeSnapshot]) -> Iterator[None]:
         """Do most of the work of `place` beforehand, in slices: others may run after each.
@@ -152,7 +159,7 @@ class Placer:
         self,
         request: PodRequest,
         ask: CardAsk,
-        nodes: Collection[NodeSnapshot],
+        nodes: Mapping[str, NodeSnapshot],
         wanted: int | None,
     ) -> Placement | Unplaceable:
         among = self._board.see(nodes)
@@ -161,27 +168,31 @@ class Placer:
             request.host,
             wanted=wanted,
             among=among,
-            explain=partial(self._refusal, request, self.measure.number(ask)),
+            explain=partial(self._refusal, self.measure.number(ask)),
         )
+        refusals = AlikeRefusals(standing.refusals, partial(self._searched_refusal, request, nodes))
         if not standing.found:
-            return Unplaceable(refusals=standing.refusals)
+            return Unplaceable(refusals=refusals)
         return Placement(
             ranked=Ranking(request, standing.found),
             node_names=tuple([node.node_name for node, _ in standing.found]),
             fitting_count=standing.fitting_count,
-            refusals=standing.refusals,
+            refusals=refusals,
         )
 
-    def _refusal(self, request: PodRequest, number: int, node: NodeSnapshot, view: View) -> Refusal:
+    def _refusal(self, number: int, view: View) -> Refusal:
         key = (view.cards, number)
         alike = self._refusals.get(key)
         if alike is None:
             if len(self._refusals) >= _REFUSALS_KEPT:
                 self._refusals.clear()
             alike = self._refusals[key] = self.measure.refusal(view, number)
-        return AlikeRefusal(alike, partial(self._searched_refusal, request, node))
+        return alike
 
-    def _searched_refusal(self, request: PodRequest, node: NodeSnapshot) -> Refusal:
+    def _searched_refusal(
+        self, request: PodRequest, nodes: Mapping[str, NodeSnapshot], node_name: str
+    ) -> Refusal:
+        node = nodes[node_name]
         outcome = place_on_node(request, node, policies=self._policies, measure=self.measure)
         # Without a choice there is no placement.
         return outcome if isinstance(outcome, Refusal) else Refusal(())

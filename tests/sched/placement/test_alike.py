@@ -8,7 +8,7 @@ from hamid.sched.placement import rows
 from hamid.sched.placement.place import Placement, place, place_on_node
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.rows import Placer
-from tests.sched.builders import make_container, make_device, make_node, make_request
+from tests.sched.builders import by_name, make_container, make_device, make_node, make_request
 
 POLICIES = Policies()
 
@@ -44,7 +44,7 @@ def test_nodes_in_the_same_state_are_searched_once(monkeypatch):
     seen = searches(monkeypatch)
     nodes = [node(number, 0, 1_000 * (number % 2)) for number in range(10)]
 
-    found = Placer(policies=POLICIES).place(of_two(500, 500), nodes)
+    found = Placer(policies=POLICIES).place(of_two(500, 500), by_name(nodes))
 
     assert seen == ["node-0", "node-1"]
     assert len(found.ranked) == 10
@@ -53,7 +53,7 @@ def test_nodes_in_the_same_state_are_searched_once(monkeypatch):
 def test_each_node_gives_its_own_cards():
     nodes = [node(number, 9_000, 0) for number in range(3)]
 
-    found = Placer(policies=POLICIES).place(of_two(500, 500), nodes)
+    found = Placer(policies=POLICIES).place(of_two(500, 500), by_name(nodes))
 
     for placement in found.ranked:
         uuids = {s.device_uuid for c in placement.containers for s in c.shares}
@@ -64,7 +64,7 @@ def test_each_node_gives_its_own_cards():
 def test_nodes_whose_cards_are_elsewhere_on_the_board_are_not_alike(monkeypatch):
     seen = searches(monkeypatch)
 
-    Placer(policies=POLICIES).place(of_two(500, 500), [node(0, 0), node(1, 0, numa=1)])
+    Placer(policies=POLICIES).place(of_two(500, 500), by_name([node(0, 0), node(1, 0, numa=1)]))
 
     assert seen == ["node-0", "node-1"]
 
@@ -84,7 +84,7 @@ def test_the_answer_is_that_of_place_also_to_those_who_ask_what_each_card_lacks(
     nodes = [node(number, *each) for number, each in enumerate(used)]
     request = of_two(first_mib, main_mib, device_policies=policy)
 
-    found = Placer(policies=POLICIES).place(request, nodes)
+    found = Placer(policies=POLICIES).place(request, by_name(nodes))
 
     wanted = place(request, nodes, policies=POLICIES)
     assert type(found) is type(wanted)

@@ -146,7 +146,7 @@ def test_whatever_is_remembered_the_answer_is_that_of_one_who_just_looks(seed, m
         if rng.random() < 0.3:
             assert not any(placer.warming(pods[-1], nodes))
 
-        found = placer.place(pods[-1], nodes)
+        found = placer.place(pods[-1], dict(fleet.nodes))
 
         measure = Fragmentation(arrivals.typical)
         shuffled = rng.sample(nodes, len(nodes))

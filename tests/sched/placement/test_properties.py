@@ -24,7 +24,7 @@ from hamid.sched.placement.place import (
 from hamid.sched.placement.policy import LOAD_ORDERINGS, Policies
 from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.typical import Arrivals, shapes_of
-from tests.sched.builders import make_container, make_device, make_node, make_request
+from tests.sched.builders import by_name, make_container, make_device, make_node, make_request
 
 CARD_MIB = 8
 MEMORY = st.one_of(
@@ -365,7 +365,7 @@ def test_whatever_came_before_the_answer_is_that_of_one_who_just_looks(steps):
             for seen in (placer.arrivals, arrivals):
                 seen.count(f"uid-{step}-{again}", shapes_of(request_))
 
-        found = placer.place(request_, cluster)
+        found = placer.place(request_, by_name(cluster))
 
         measure = Fragmentation(arrivals.typical)
         assert found == place(request_, cluster, policies=Policies(), measure=measure)
@@ -381,7 +381,7 @@ def test_a_cluster_that_is_filled_is_never_over_capacity(drawn, arriving):
     before = {name: [is_over(usage) for usage in node.usages] for name, node in cluster.items()}
     for number, request_ in enumerate(arriving):
         placer.arrivals.count(f"uid-{number}", shapes_of(request_))
-        outcome = placer.place(request_, cluster.values())
+        outcome = placer.place(request_, dict(cluster))
         if isinstance(outcome, Placement):
             node = cluster[outcome.best.node_name]
             allocation = outcome.best.allocation(f"uid-{number}")

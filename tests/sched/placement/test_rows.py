@@ -11,7 +11,7 @@ from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.refusal import Kind, Refusal
 from hamid.sched.placement.rows import Placer
 from hamid.sched.placement.typical import Arrivals
-from tests.sched.builders import make_container, make_device, make_node, make_request
+from tests.sched.builders import by_name, make_container, make_device, make_node, make_request
 
 POLICIES = Policies()
 
@@ -45,7 +45,7 @@ def test_the_answer_is_always_that_of_place(steps):
         nodes[changed] = node(changed, used_mib)
         request = asking(asked_mib, policy=policy)
 
-        found = placer.place(request, nodes.values())
+        found = placer.place(request, by_name(nodes.values()))
 
         assert found == place(request, nodes.values(), policies=POLICIES)
 
@@ -54,8 +54,8 @@ def test_pods_of_one_shape_share_what_was_found_but_not_their_identity():
     placer = Placer(policies=POLICIES)
     nodes = [node(0, 0)]
 
-    first = placer.place(asking(1_000, "a"), nodes).best
-    second = placer.place(asking(1_000, "b"), nodes).best
+    first = placer.place(asking(1_000, "a"), by_name(nodes)).best
+    second = placer.place(asking(1_000, "b"), by_name(nodes)).best
 
     assert first == second
     assert second.allocation("b").pod_uid == "b"
@@ -65,7 +65,7 @@ def test_pods_of_one_shape_share_what_was_found_but_not_their_identity():
 def test_nodes_that_are_gone_are_forgotten(policy):
     placer = Placer(policies=POLICIES)
     for number in range(200):
-        placer.place(asking(1_000, policy=policy), [node(number, 0)])
+        placer.place(asking(1_000, policy=policy), by_name([node(number, 0)]))
 
     assert all(len(row) < 20 for row in placer._rows.values())
     assert len(placer._board._names) < 20
@@ -74,9 +74,9 @@ def test_nodes_that_are_gone_are_forgotten(policy):
 def test_pods_that_may_go_to_few_nodes_only_do_not_make_it_forget_the_others():
     placer = Placer(policies=POLICIES)
     nodes = [node(number, number) for number in range(100)]
-    placer.place(asking(1_000), nodes)
+    placer.place(asking(1_000), by_name(nodes))
 
-    placer.place(asking(2_000), nodes[:3])
+    placer.place(asking(2_000), by_name(nodes[:3]))
 
     assert len(placer._board._names) == 100
 
@@ -84,15 +84,15 @@ def test_pods_that_may_go_to_few_nodes_only_do_not_make_it_forget_the_others():
 def test_another_mix_of_arrivals_gives_the_answer_of_a_placer_that_always_knew_it():
     placer, arrivals = Placer(policies=POLICIES), Arrivals()
     nodes = [node(number, 3_000 * number) for number in range(5)]
-    placer.place(asking(1_000), nodes)
+    placer.place(asking(1_000), by_name(nodes))
     for count in range(100):
         large = asking(20_000 + 100 * (count % 3), f"uid-{count}")
         placer.arrivals.observe(large)
         arrivals.observe(large)
         assert arrivals.typical.generation >= 0  # looked at as often as the placer does
-        placer.place(large, nodes)
+        placer.place(large, by_name(nodes))
 
-    found = placer.place(asking(1_000), nodes)
+    found = placer.place(asking(1_000), by_name(nodes))
 
     measure = Fragmentation(arrivals.typical)
     assert arrivals.typical.generation > 0
@@ -101,10 +101,10 @@ def test_another_mix_of_arrivals_gives_the_answer_of_a_placer_that_always_knew_i
 
 def test_a_card_changed_for_one_in_the_same_state_is_the_one_that_is_given():
     placer = Placer(policies=POLICIES)
-    placer.place(asking(1_000), [node(0, 0)])
+    placer.place(asking(1_000), by_name([node(0, 0)]))
 
     changed = make_node("node-0", devices=[make_device("card-new")])
-    found = placer.place(asking(1_000), [changed])
+    found = placer.place(asking(1_000), by_name([changed]))
 
     (share,) = found.best.containers[0].shares
     assert share.device_uuid == "card-new"
@@ -115,7 +115,7 @@ def test_a_cordoned_and_an_unhealthy_card_are_refused_each_with_its_own_reason()
     cordoned = make_node("node-a", cordoned=["card-a"])
     ill = make_node("node-b", devices=[make_device(is_healthy=False)])
 
-    found = placer.place(asking(1_000), [cordoned, ill])
+    found = placer.place(asking(1_000), by_name([cordoned, ill]))
 
     assert [list(found.refusals[name].counts) for name in ("node-a", "node-b")] == [
         [Kind.CORDON],
@@ -128,7 +128,7 @@ def test_a_refusal_counts_what_its_own_shortfalls_count():
     nodes = [node(number, 39_500) for number in range(3)]
     nodes.append(make_node("bare", usages=[]))
 
-    found = placer.place(asking(1_000), nodes)
+    found = placer.place(asking(1_000), by_name(nodes))
 
     for refusal in found.refusals.values():
         plain = Refusal(refusal.shortfalls)
@@ -153,7 +153,7 @@ def test_warming_does_all_the_work_in_slices(monkeypatch):
 
     monkeypatch.setattr(placer, "_searched", None)  # place has nothing left to search
     assert slices > 10
-    assert len(placer.place(request, nodes).ranked) == 100
+    assert len(placer.place(request, by_name(nodes)).ranked) == 100
 
 
 def test_slices_are_as_short_for_pods_of_many_containers():
@@ -176,7 +176,7 @@ def test_what_is_remembered_of_asks_of_any_size_has_an_end(monkeypatch, policy):
 
     for mib in range(1_000, 12_000, 100):
         request = asking(mib, policy=policy)
-        found = placer.place(request, nodes)
+        found = placer.place(request, by_name(nodes))
         assert found == place(request, nodes, policies=POLICIES)
         seen.add(id(placer.measure))
         assert len(placer.measure._states._numbered) <= 200
@@ -194,16 +194,23 @@ def test_what_is_remembered_of_asks_of_any_size_has_an_end(monkeypatch, policy):
             st.one_of(st.none(), st.integers(1, 4)),
         ),
         max_size=30,
-    )
+    ),
+    st.sampled_from([0, 1, 64]),
 )
-def test_of_some_nodes_the_best_that_are_wanted_are_those_of_place(steps):
+def test_of_some_nodes_the_best_that_are_wanted_are_those_of_place(steps, few):
     placer = Placer(policies=POLICIES)
     nodes = {number: node(number, 0) for number in range(5)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hamid.sched.placement.board._FEW", few)
+        assert_the_best_are_those_of_place(placer, nodes, steps)
+
+
+def assert_the_best_are_those_of_place(placer, nodes, steps):
     for changed, used_mib, asked_mib, among, wanted in steps:
         nodes[changed] = node(changed, used_mib)
         shown = [nodes[number] for number in among]
 
-        found = placer.place(asking(asked_mib), shown, wanted=wanted)
+        found = placer.place(asking(asked_mib), by_name(shown), wanted=wanted)
 
         right = place(asking(asked_mib), shown, policies=POLICIES)
         assert found.refusals == right.refusals
@@ -250,16 +257,16 @@ def test_only_the_nodes_that_changed_are_worked_out_anew(monkeypatch, policy, mi
     ledger = Ledger(monkeypatch)
     placer = Placer(policies=POLICIES)
     nodes = {number: node(number, 20 * number) for number in range(100)}
-    placer.place(asking(mib, "first", policy), nodes.values())
+    placer.place(asking(mib, "first", policy), by_name(nodes.values()))
     looked_at, choices, searched = ledger.taken()
     assert len(looked_at) == 100
     assert (choices, len(searched)) == ((0, 100) if policy else (100, 0))
 
-    placer.place(asking(mib, "second", policy), nodes.values())
+    placer.place(asking(mib, "second", policy), by_name(nodes.values()))
     assert ledger.taken() == ([], 0, [])
 
     nodes[42] = node(42, 35_000)
-    found = placer.place(asking(mib, "third", policy), [*reversed(nodes.values())])
+    found = placer.place(asking(mib, "third", policy), by_name([*reversed(nodes.values())]))
 
     assert ledger.taken() == (["node-42"], 0 if policy else 1, ["node-42"] if policy else [])
     assert found == place(asking(mib, "third", policy), nodes.values(), policies=POLICIES)
@@ -269,9 +276,9 @@ def test_another_shape_is_chosen_for_anew_but_no_node_is_looked_at_again(monkeyp
     ledger = Ledger(monkeypatch)
     placer = Placer(policies=POLICIES)
     nodes = [node(number, 20 * number) for number in range(100)]
-    placer.place(asking(1_000), nodes)
+    placer.place(asking(1_000), by_name(nodes))
     ledger.taken()
 
-    placer.place(asking(2_000), nodes)
+    placer.place(asking(2_000), by_name(nodes))
 
     assert ledger.taken() == ([], 100, [])
