@@ -15,7 +15,9 @@ those pods that fit by our books, and were not tried since, are woken by one ann
 change of the pod itself has it tried again, in all versions of kube-scheduler. As many as fit, the
 highest priority and the longest wait first, each once for each time that room became free.
 A pod that is woken keeps its place in the count for `_PATIENCE_S`; if it was not tried by then, or
-was and could not use the room, the next ones get their turn.
+was and could not use the room, the next ones get their turn. One that has no room though nobody before
+it takes any is not looked at again before more becomes free: so those behind it get their turn, too,
+however many wait. Where the API server did not get the annotation, it is written again after `_PATIENCE_S`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from prometheus_client import Counter
 from hamid.aiokit.ticker import pause
 from hamid.codec.lease import format_micro_time
 from hamid.errors import KubeError
-from hamid.kube.errors import Conflict, NotFound
+from hamid.kube.errors import Conflict, NotFound, TooManyRequests, Unavailable
 from hamid.kube.port import PODS, PatchKind
 from hamid.model import names as wire
 from hamid.sched.placement.waking import Waiter, fitting
@@ -66,8 +68,16 @@ _COMPLAINED_OF: Final = 5
 
 
 class _Woken(NamedTuple):
+    """The last time that a pod was woken.
+
+    Attributes:
+        serial: of `Freed`: what became free later is worth another time.
+        is_told: the API server has had the annotation, or said that it never will.
+    """
+
     serial: int
     at_s: float
+    is_told: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +120,9 @@ class Waker:
     metrics: WakerMetrics
     name: str = "waker"
     _woken: dict[str, _Woken] = field(default_factory=dict, init=False)
+    _in_vain: dict[str, int] = field(default_factory=dict, init=False)
     _inherited: set[str] = field(default_factory=set, init=False)
+    _everywhere: frozenset[str] = field(default=frozenset(), init=False)
     _has_begun: bool = field(default=False, init=False)
     _began_at_s: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
@@ -132,18 +144,21 @@ class Waker:
         if not self.settings.wakes_waiting_pods or not self.cache.is_synced:
             return False
         self._inherit()
+        serial = self.cache.freed.serial
         waiters = self._waiters()
         if not waiters or not self.leadership.may_act():
             return False
-        names = frozenset[str]().union(*(waiter.node_names for waiter in waiters))
+        names = frozenset[str]().union(*{waiter.node_names for waiter in waiters})
         nodes = {name: node for name in names if (node := self.cache.snapshot(name)) is not None}
         began_at_s = self.clock()
         found = await asyncio.to_thread(fitting, waiters, nodes, policies=self.settings.policies)
         self.rest_s = (_REST - 1) * (self.clock() - began_at_s)
-        due = (request for request in found if self._is_due(request.pod_uid))
+        self._in_vain.update(dict.fromkeys(found.in_vain, serial))
+        due = (request for request in found.fitting if self._is_due(request.pod_uid))
         for request in islice(due, _ROUND):
             await self._wake(request)
-        return bool(found)
+        are_others_left = found.is_cut_short or len(waiters) == _LOOKED_AT
+        return bool(found.fitting) or are_others_left
 
     # Who may have room now.
 
@@ -166,10 +181,13 @@ class Waker:
             if record.request is not None and self.cache.reservation(record.pod_uid) is None
         }
         self.refused.keep_only(waiting)
-        for pod_uid in self._woken.keys() - waiting.keys():
-            del self._woken[pod_uid]
+        for known in (self._woken, self._in_vain):
+            for pod_uid in known.keys() - waiting.keys():
+                known.pop(pod_uid)
         self._inherited &= waiting.keys() - self.refused.tries().keys()
         found: list[Waiter] = []
+        if self._inherited:
+            self._everywhere = frozenset(node.node_name for node in self.cache.snapshots())
         for record in sorted(waiting.values(), key=_place_in_queue):
             names = self._freed_for(record.pod_uid)
             if record.request is None or not names:
@@ -192,20 +210,24 @@ class Waker:
         return tuple(nomination.allocation for nomination in before)
 
     def _freed_for(self, pod_uid: str) -> frozenset[str]:
-        """Where the pod may go and room was freed since it was tried; or woken, a while ago."""
-        woken = self._woken.get(pod_uid)
-        is_past = woken is not None and self.clock() - woken.at_s > _PATIENCE_S
-        return self._freed_since(pod_uid, woken.serial if woken is not None and is_past else 0)
+        """Where the pod may go and room was freed since it was tried, or looked at in vain.
+
+        Or since it was woken, once it has had its time to take what was free then.
+        """
+        since, woken = self._in_vain.get(pod_uid, 0), self._woken.get(pod_uid)
+        if woken is not None and woken.is_told and self.clock() - woken.at_s > _PATIENCE_S:
+            since = max(since, woken.serial)
+        return self._freed_since(pod_uid, since)
 
     def _freed_since(self, pod_uid: str, serial: int) -> frozenset[str]:
         """Where the pod may go and room was freed since its last try, and since this serial."""
         freed = self.cache.freed
-        last = self.refused.tries().get(pod_uid)
+        last, woken = self.refused.tries().get(pod_uid), self._woken.get(pod_uid)
         if last is not None:
             return freed.since(max(last.serial, serial), among=last.node_names)
-        is_inherited = pod_uid in self._inherited and pod_uid not in self._woken
+        is_inherited = pod_uid in self._inherited and (woken is None or not woken.is_told)
         if is_inherited and self.clock() - self._began_at_s >= _IDLE_S:
-            return frozenset(node.node_name for node in self.cache.snapshots())
+            return freed.since(serial, among=self._everywhere)
         return frozenset()  # kube-scheduler has not asked about it
 
     def _is_due(self, pod_uid: str) -> bool:
@@ -214,7 +236,10 @@ class Waker:
         if record is None or record.node_name or self.cache.reservation(pod_uid) is not None:
             return False
         woken = self._woken.get(pod_uid)
-        return bool(self._freed_since(pod_uid, 0 if woken is None else woken.serial))
+        if woken is not None and not woken.is_told and self.clock() - woken.at_s <= _PATIENCE_S:
+            return False
+        since = woken.serial if woken is not None and woken.is_told else 0
+        return bool(self._freed_since(pod_uid, since))
 
     # Waking.
 
@@ -242,6 +267,9 @@ class Waker:
             outcome = "gone"
         except KubeError as error:
             self._complain(error)
+            if isinstance(error, TooManyRequests | Unavailable):
+                woken = self._woken[request.pod_uid]
+                self._woken[request.pod_uid] = woken._replace(is_told=False)
         else:
             self._failures = 0
             log.info("waiting pod woken", pod=request.pod_key, pod_uid=request.pod_uid)

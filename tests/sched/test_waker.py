@@ -281,6 +281,87 @@ async def test_one_that_was_bound_in_that_moment_is_nothing_to_complain_of(crowd
     assert (crowd.count("failed"), crowd.count("woken")) == (1, 1)
 
 
+@pytest.mark.parametrize("code", [500, 429])
+async def test_one_whom_the_api_server_did_not_wake_is_woken_a_moment_later(crowd, code):
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+    crowd.world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="patch", code=code))
+    await crowd.leave()
+    assert await crowd.waker.step()
+    assert await crowd.waker.step()
+    assert not await crowd.is_woken(call)
+
+    crowd.world.clock.advance(1.5)
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(call)
+    assert (crowd.count("failed"), crowd.count("woken")) == (1, 1)
+    assert await crowd.waker.step()
+    assert crowd.count("woken") == 1
+
+
+async def test_without_the_right_to_it_it_is_not_tried_again_and_again(crowd):
+    await crowd.refuse(waiting("uid-1", mib=30_000))
+    crowd.world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="patch", code=403, times=None))
+    await crowd.leave()
+
+    for _ in range(5):
+        await crowd.waker.step()
+        crowd.world.clock.advance(1.5)
+
+    assert crowd.count("failed") == 1
+
+
+async def test_however_many_wait_in_vain_those_behind_them_get_their_turn(crowd, monkeypatch):
+    """Nothing has kube-scheduler try them again: a quota was raised that was not theirs."""
+    monkeypatch.setattr("hamid.sched.waker._LOOKED_AT", 2)
+    large = [with_priority(waiting(f"large-{n}", mib=50_000), 1) for n in range(5)]
+    *_, small = await crowd.refuse(*large, waiting("small", mib=30_000))
+    await crowd.leave()
+
+    rounds = 0
+    while await crowd.waker.step():
+        rounds += 1
+        if rounds == 4:
+            crowd.world.clock.advance(1.5)
+
+    assert await crowd.is_woken(small)
+    assert rounds <= 4
+    assert crowd.count("woken") == 1
+
+
+async def test_one_that_was_looked_at_in_vain_is_looked_at_again_once_more_is_free(crowd):
+    await crowd.world.create(registered("node-b", make_devices(1, memory_mib=10_000)))
+    (call,) = await crowd.refuse(waiting("uid-1", mib=30_000))
+    crowd.world.cache.freed.on("node-b")
+    assert not await crowd.waker.step()
+
+    await crowd.leave()
+    await crowd.waker.step()
+
+    assert await crowd.is_woken(call)
+
+
+async def test_all_nodes_are_looked_through_once_however_many_wait_when_a_term_begins():
+    crowd = Crowd()
+    await crowd.world.create(ONE_CARD, *(waiting(f"uid-{n}", mib=50_000) for n in range(9)))
+    await crowd.waker.step()
+    crowd.world.clock.advance(6)
+    snapshots, looks = crowd.world.cache.snapshots, []
+
+    class Counting:
+        def snapshots(self):
+            looks.append(1)
+            return snapshots()
+
+        def __getattr__(self, name):
+            return getattr(crowd.world.cache, name)
+
+    crowd.waker.cache = Counting()
+    await crowd.waker.step()
+
+    assert len(looks) == 1
+
+
 async def test_a_cordon_that_is_lifted_makes_room(crowd):
     async def cordon(text):
         patch = {"metadata": {"annotations": {wire.DEVICE_CORDON: text}}}

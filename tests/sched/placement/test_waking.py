@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hamid.model.node import HostAmount
-from hamid.model.quantities import MemoryMib
+from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.quota import Bound, Limit, Payer, QuotaResource
 from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.waking import Waiter, fitting
@@ -19,10 +19,13 @@ def waiter(uid, mib, *nodes, **overrides):
 
 
 def names(waiters, *nodes, **options):
-    found = fitting(
+    return [request.pod_uid for request in one_round(waiters, *nodes, **options).fitting]
+
+
+def one_round(waiters, *nodes, **options):
+    return fitting(
         waiters, {node.node_name: node for node in nodes}, policies=Policies(), **options
     )
-    return [request.pod_uid for request in found]
 
 
 def test_as_many_as_there_is_room_for_are_named_the_first_first():
@@ -62,10 +65,52 @@ def test_a_quota_lets_in_as_many_as_it_has_room_for():
     assert names([*bound, waiter("free", 1_000)], make_node()) == ["uid-0", "uid-1", "free"]
 
 
+def test_a_quota_lets_in_as_many_as_it_has_room_for_where_a_percentage_is_asked():
+    limit = Limit(key="limits.x", resource=QuotaResource.MEMORY_MIB, hard=25_000)
+    half = make_container(memory=MemoryPercent(percent=25))
+    bound = [
+        Waiter(
+            request=make_request(half, uid=f"uid-{n}"),
+            node_names=["node-a"],
+            payer=Payer(namespace="default"),
+            bounds=(Bound(quota_name="cards", limit=limit),),
+        )
+        for n in range(3)
+    ]
+
+    assert names(bound, make_node()) == ["uid-0", "uid-1"]
+
+
 def test_a_round_comes_to_an_end():
     waiters = [waiter(f"uid-{n}", 1_000 + n) for n in range(5)]
 
     assert names(waiters, make_node(), tries=3) == ["uid-0", "uid-1", "uid-2"]
+    assert one_round(waiters, make_node(), tries=3).is_cut_short
+    assert not one_round(waiters, make_node(), tries=5).is_cut_short
+
+
+def test_one_that_has_begun_to_be_looked_at_is_looked_at_to_its_end():
+    """However few tries there are: else it would be in the way of all behind it for ever."""
+    nodes = [make_node(f"node-{n}") for n in range(9)]
+    waiters = [waiter(uid, 50_000, *(node.node_name for node in nodes)) for uid in ("one", "two")]
+
+    found = one_round(waiters, *nodes, tries=3)
+
+    assert (found.fitting, found.in_vain, found.is_cut_short) == ((), {"one"}, True)
+
+
+def test_those_are_in_vain_in_whose_way_is_nobody_who_waits():
+    waiters = [
+        waiter("too-large", 50_000),
+        waiter("fits", 30_000),
+        waiter("would-fit", 30_000),
+        waiter("too-large-as-well", 50_000),
+    ]
+
+    found = one_round(waiters, make_node())
+
+    assert [request.pod_uid for request in found.fitting] == ["fits"]
+    assert found.in_vain == {"too-large"}
 
 
 @given(
