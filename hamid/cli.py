@@ -240,7 +240,7 @@ def explain(pod: str, server: str, *, as_json: bool, **copy_options: Any) -> Non
         raise click.BadParameter("write NAMESPACE/POD, such as default/train-1")
     _answer(
         copy_options,
-        asked=lambda: ask(server, ("explain", namespace, name)),
+        asked=lambda: ask(server, ("explain", namespace, name), lines=explain_lines),
         worked_out=lambda explainer: explainer.explain(namespace, name),
         lines=None if as_json else explain_lines,
     )
@@ -280,7 +280,7 @@ def fit(server: str, *, as_json: bool, **given: Any) -> None:
     ]
     _answer(
         copy_options,
-        asked=lambda: ask(server, ("fit",), query),
+        asked=lambda: ask(server, ("fit",), lines=fit_lines, query=query),
         worked_out=lambda explainer: fit_of_query(explainer, query),
         lines=None if as_json else fit_lines,
     )

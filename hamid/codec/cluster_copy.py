@@ -13,6 +13,8 @@ from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text, loads
 from hamid.errors import TraceError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hamid.codec.jsontext import JsonObject
 
 COMMAND: Final = "kubectl get nodes,pods,resourcequotas --all-namespaces -o json"
@@ -33,17 +35,31 @@ def decode_cluster_copy(text: str | bytes, *, source: str) -> ClusterCopy:
     Raises:
         TraceError: it is none, or has no node.
     """
+    hint = f"write it with: {COMMAND}"
+    try:
+        items = as_list(as_object(loads(text), what="the file").get("items"), what="items")
+    except ShapeError as error:
+        raise TraceError(f"{source}: {error}", hint=hint) from error
+    copy = cluster_copy(items, source=source, hint=hint)
+    if not copy.nodes:
+        raise TraceError(f"{source} has no node", hint=hint)
+    return copy
+
+
+def cluster_copy(items: Iterable[object], *, source: str, hint: str) -> ClusterCopy:
+    """The objects of the list, each with what people may leave out.
+
+    Raises:
+        TraceError: one of them is none; with this hint.
+    """
     by_kind: dict[str, list[JsonObject]] = {"Node": [], "Pod": [], "ResourceQuota": []}
     try:
-        document = as_object(loads(text), what="the file")
-        for number, entry in enumerate(as_list(document.get("items"), what="items")):
+        for number, entry in enumerate(items):
             item = as_object(entry, what=f"items[{number}]")
             if str(item.get("kind")) in by_kind:
                 by_kind[item["kind"]].append(_named(item, f"items[{number}].metadata"))
     except ShapeError as error:
-        raise TraceError(f"{source}: {error}", hint=f"write it with: {COMMAND}") from error
-    if not by_kind["Node"]:
-        raise TraceError(f"{source} has no node", hint=f"write it with: {COMMAND}")
+        raise TraceError(f"{source}: {error}", hint=hint) from error
     return ClusterCopy(
         nodes=tuple(by_kind["Node"]),
         pods=tuple(by_kind["Pod"]),

@@ -10,14 +10,18 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
-from hamid.errors import HamidError, RequestError, SettingsError
+from hamid import __version__
+from hamid.errors import HamidError, RequestError, SettingsError, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 JsonObject = dict[str, Any]
 
 TIMEOUT_S: Final = 30.0
+LONGEST_ANSWER_BYTES: Final = 64 << 20
+LONGEST_QUOTE: Final = 256
+_ASK_THE_LEADER: Final = "let --server lead to the replica that leads, as with kubectl port-forward"
 NODES_SHOWN: Final = 20
 RUNNERS_UP_IN_FULL: Final = 1
 """Of how many runners-up the single cards are shown, too."""
@@ -37,8 +41,14 @@ class LeaderRefused(HamidError):
     """The leader cannot be reached, or does not answer what was asked."""
 
 
-def ask(server: str, path: Sequence[str], query: Iterable[tuple[str, str]] = ()) -> JsonObject:
-    """What the server answers.
+def ask(
+    server: str,
+    path: Sequence[str],
+    *,
+    lines: Callable[[JsonObject], Iterable[str]],
+    query: Iterable[tuple[str, str]] = (),
+) -> JsonObject:
+    """What the server answers, of which these lines can be made.
 
     Raises:
         SettingsError: the URL is none.
@@ -54,26 +64,59 @@ def ask(server: str, path: Sequence[str], query: Iterable[tuple[str, str]] = ())
     try:
         # The scheme was looked at above.
         with urlopen(f"{url}?{asked}" if asked else url, timeout=TIMEOUT_S) as answer:  # noqa: S310
-            found: JsonObject = json.load(answer)
-            return found
+            said = answer.read(LONGEST_ANSWER_BYTES)
     except HTTPError as error:
         raise _refusal(error) from error
     except (OSError, HTTPException, ValueError) as error:
         raise LeaderRefused(
-            f"{server} does not answer: {getattr(error, 'reason', error)}",
-            hint="let --server lead to the replica that leads, as with kubectl port-forward",
+            f"{server} does not answer: {getattr(error, 'reason', error)}", hint=_ASK_THE_LEADER
+        ) from error
+    found = _read(server, said)
+    _assert_tellable(server, found, lines)
+    return found
+
+
+def _read(server: str, said: bytes) -> JsonObject:
+    try:
+        found = json.loads(said)
+    except (ValueError, RecursionError) as error:
+        shown = shortened(repr(said), longest=LONGEST_QUOTE)
+        raise LeaderRefused(f"{server} answers no JSON: {shown}", hint=_ASK_THE_LEADER) from error
+    if not isinstance(found, dict):
+        shown = shortened(repr(found), longest=LONGEST_QUOTE)
+        raise LeaderRefused(f"{server} answers {shown}, which is no object", hint=_ASK_THE_LEADER)
+    return found
+
+
+def _assert_tellable(
+    server: str, answer: JsonObject, lines: Callable[[JsonObject], Iterable[str]]
+) -> None:
+    """Whoever else answers on that port has other fields, or others in them."""
+    try:
+        list(lines(answer))
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        what = f"without {error}" if isinstance(error, KeyError) else f"with other fields ({error})"
+        raise LeaderRefused(
+            f"{server} answers {what}, not as a leader of hamid {__version__} does",
+            hint=_ASK_THE_LEADER,
         ) from error
 
 
 def _refusal(error: HTTPError) -> HamidError:
-    text = error.read().decode(errors="replace")
+    try:
+        text = error.read(LONGEST_ANSWER_BYTES).decode(errors="replace").strip()
+    except (OSError, HTTPException):
+        text = ""  # cut off: the code says most of it
     try:
         said = json.loads(text)
+        message, hint = said["message"], said["hint"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        message = hint = None
+    if isinstance(message, str) and isinstance(hint, str):
         kind = RequestError if error.code == HTTPStatus.BAD_REQUEST else LeaderRefused
-        return kind(said["message"], hint=said["hint"])
-    except (ValueError, KeyError, TypeError):
-        words = text.strip() or HTTPStatus(error.code).phrase
-        return LeaderRefused(f"{error.code}: {words}", hint="compare --server with the settings")
+        return kind(message, hint=hint)
+    words = shortened(text or str(error.reason), longest=LONGEST_QUOTE)
+    return LeaderRefused(f"{error.code}: {words}", hint="compare --server with the settings")
 
 
 def explain_lines(answer: JsonObject) -> Iterator[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
-from hamid.codec.cluster_copy import ClusterCopy, decode_cluster_copy
+from hamid.codec.cluster_copy import cluster_copy, decode_cluster_copy
 from hamid.daemon.settings import load_settings
 from hamid.errors import TraceError
 from hamid.kube.client import KubeClient
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
     from typing import TypeVar
 
+    from hamid.codec.cluster_copy import ClusterCopy
     from hamid.daemon.settings import Settings
     from hamid.kube.port import KubePort
     from hamid.sched.settings import SchedSettings
@@ -57,15 +59,19 @@ def read_copy(path: Path) -> ClusterCopy:
 def _well_formed(source: str, text: bytes) -> ClusterCopy:
     """The copy in the text, if all in it is of the kind that the API server would send."""
     copy = decode_cluster_copy(text, source=source)
+    _assert_readable(copy, source, hint="take the copy as kubectl writes it")
+    return copy
+
+
+def _assert_readable(copy: ClusterCopy, source: str, *, hint: str) -> None:
     for resource, items in ((NODES, copy.nodes), (PODS, copy.pods), (RESOURCE_QUOTAS, copy.quotas)):
         for item in items:
             if (misfit := first_misfit(resource, item)) is not None:
                 raise TraceError(
                     f"{source}: {resource.kind} {item['metadata']['name']}: {misfit.place} is "
                     f"{quoted(misfit.found)}, not {misfit.expected}",
-                    hint="take the copy as kubectl writes it",
+                    hint=hint,
                 )
-    return copy
 
 
 def settings_of(config: Path | None, kubeconfig: Path | None) -> Settings:
@@ -78,12 +84,13 @@ async def list_cluster(kube: KubePort) -> ClusterCopy:
 
     Raises:
         KubeError: it cannot be listed.
+        TraceError: who answers is no API server.
     """
-    return ClusterCopy(
-        nodes=(await kube.list(NODES)).items,
-        pods=(await kube.list(PODS)).items,
-        quotas=(await kube.list(RESOURCE_QUOTAS)).items,
-    )
+    source, hint = "the API server", "compare the server with the one that kubectl asks"
+    lists = [(await kube.list(resource)).items for resource in (NODES, PODS, RESOURCE_QUOTAS)]
+    copy = cluster_copy(chain.from_iterable(lists), source=source, hint=hint)
+    _assert_readable(copy, source, hint=hint)
+    return copy
 
 
 def live_copy(settings: Settings) -> ClusterCopy:

@@ -105,9 +105,10 @@ class KubeClient:
         page = await self.transport.answer(
             Call(verb=call.verb, resource=call.resource, path=call.path, query=query)
         )
-        if not _has_version(page):
+        found = page.get("items") or []
+        if not (_has_version(page) and _is_list_of_objects(found)):
             raise Unavailable(f"{call}: an answer that is no list")
-        items.extend(page.get("items") or ())
+        items.extend(found)
         return page
 
     async def watch(
@@ -295,13 +296,14 @@ class KubeClient:
 
     async def serves(self, resource: Resource) -> bool:
         """Whether discovery lists the resource."""
+        call = Call(verb="get", resource="discovery", path=resource.root)
         try:
-            answer = await self.transport.answer(
-                Call(verb="get", resource="discovery", path=resource.root)
-            )
+            answer = await self.transport.answer(call)
         except NotFound:
             return False
-        served = answer.get("resources") or ()
+        served = answer.get("resources") or []
+        if not _is_list_of_objects(served):
+            raise Unavailable(f"{call}: an answer that lists no resources")
         return any(entry.get("name") == resource.plural for entry in served)
 
 
@@ -320,6 +322,10 @@ def _event(line: bytes, *, call: Call) -> WatchEvent:
     if not _has_version(value):
         raise Unavailable(f"{call}: an event about what is no object")
     return WatchEvent(kind=EventKind(kind), object=value)
+
+
+def _is_list_of_objects(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(entry, dict) for entry in found)
 
 
 def _has_version(item: Any) -> bool:

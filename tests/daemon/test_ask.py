@@ -90,7 +90,7 @@ def test_it_is_told_who_is_evicted_for_a_pod():
 
 @contextmanager
 def answering(status, body):
-    """A server that answers all with the same, and the paths it was asked for."""
+    """A server that answers all with the same, or the last of a list, and what it was asked for."""
     paths = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -98,7 +98,7 @@ def answering(status, body):
             paths.append(self.path)
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write((body if isinstance(body, str) else body[-1]).encode())
 
         def log_message(self, *_):
             """Say nothing."""
@@ -115,8 +115,11 @@ def answering(status, body):
 
 
 def test_path_and_query_reach_the_server_quoted():
-    with answering(200, '{"a": 1}') as (server, paths):
-        assert ask(f"{server}/", ("explain", "a b", "c/d"), [("x", "1"), ("x", "a=b")]) == {"a": 1}
+    query = [("x", "1"), ("x", "a=b")]
+    with answering(200, json.dumps(PENDING)) as (server, paths):
+        answer = ask(f"{server}/", ("explain", "a b", "c/d"), lines=explain_lines, query=query)
+
+    assert answer == PENDING
 
     assert paths == ["/explain/a%20b/c%2Fd?x=1&x=a%3Db"]
 
@@ -127,18 +130,28 @@ def test_path_and_query_reach_the_server_quoted():
         pytest.param(404, '{"message": "no pod", "hint": "look"}', r"no pod \(look\)", id="ours"),
         pytest.param(403, "this machine only", "403: this machine only", id="text"),
         pytest.param(500, "", "500: Internal Server Error", id="nothing"),
-        pytest.param(200, "<html>", "does not answer", id="no JSON"),
+        pytest.param(502, '{"message": 1, "hint": 2}', r'502: {"message": 1', id="like ours"),
+        pytest.param(404, '["no", "pod"]', r'404: \["no", "pod"\]', id="a list"),
+        pytest.param(599, "", "599: ", id="a code that nobody knows"),
+        pytest.param(404, "x" * 5_000, r"x … \(5000 characters in all\)", id="a page"),
+        pytest.param(404, "[" * 100_000, r"404: \[\[", id="nested without end"),
+        pytest.param(200, "<html>", "no JSON: b'<html>'", id="no JSON"),
+        pytest.param(200, "", "no JSON: b''", id="no answer"),
+        pytest.param(200, "[" * 100_000, "no JSON", id="an answer nested without end"),
+        pytest.param(200, "[1, 2]", r"answers \[1, 2\], which is no object", id="no object"),
+        pytest.param(200, "null", "answers None", id="null"),
+        pytest.param(200, '{"status": "ok"}', "answers without 'nodes', not as", id="foreign"),
     ],
 )
 def test_what_goes_wrong_is_told(status, body, words):
     with answering(status, body) as (server, _), pytest.raises(LeaderRefused, match=words):
-        ask(server, ("fit",))
+        ask(server, ("fit",), lines=fit_lines)
 
 
 def test_what_the_leader_cannot_understand_is_the_askers_to_mend():
     body = '{"message": "no card is asked for", "hint": "ask for one"}'
     with answering(400, body) as (server, _), pytest.raises(RequestError, match="no card"):
-        ask(server, ("fit",))
+        ask(server, ("fit",), lines=fit_lines)
 
 
 def test_a_server_that_is_not_there_is_told():
@@ -146,7 +159,7 @@ def test_a_server_that_is_not_there_is_told():
         pass
 
     with pytest.raises(LeaderRefused, match="does not answer"):
-        ask(server, ("fit",))
+        ask(server, ("fit",), lines=fit_lines)
 
 
 def test_a_server_that_speaks_no_http_is_told():
@@ -154,7 +167,7 @@ def test_a_server_that_speaks_no_http_is_told():
         thread = threading.Thread(target=greet, args=(listening,))
         thread.start()
         with pytest.raises(LeaderRefused, match="does not answer"):
-            ask(f"http://127.0.0.1:{listening.getsockname()[1]}", ("fit",))
+            ask(f"http://127.0.0.1:{listening.getsockname()[1]}", ("fit",), lines=fit_lines)
         thread.join()
 
 
@@ -168,12 +181,12 @@ def greet(listening):
 
 def test_a_server_with_blanks_in_its_name_is_told():
     with pytest.raises(LeaderRefused, match="does not answer"):
-        ask("http://a b", ("fit",))
+        ask("http://a b", ("fit",), lines=fit_lines)
 
 
 def test_a_server_needs_a_scheme():
     with pytest.raises(SettingsError, match="no URL"):
-        ask("file:///etc/passwd", ("fit",))
+        ask("file:///etc/passwd", ("fit",), lines=fit_lines)
 
 
 def test_a_waiting_pod_in_words():
@@ -260,3 +273,60 @@ def test_the_command_line_explains_and_complains():
     assert "write NAMESPACE/POD" in bad.output
     assert gone.exit_code == 1
     assert "→ let --server lead to the replica that leads" in gone.output
+
+
+WRONG = [None, "text", 7, 1.5, True, [], [None], {}, {"a": None}]
+"""What other services may have in a field."""
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (["explain", "default/p"], PENDING),
+        (["explain", "default/p"], PLACED),
+        (["fit", "--gpu", "1"], FIT),
+    ],
+)
+def test_a_service_with_other_fields_gets_an_error_at_most(command, answer):
+    bodies = []
+    refused = set()
+
+    with answering(200, bodies) as (server, _):
+        for field in answer:
+            others = [{name: answer[name] for name in answer if name != field}]
+            others += [answer | {field: wrong} for wrong in WRONG]
+            for other in others:
+                bodies.append(json.dumps(other))
+                done = CliRunner().invoke(main, [*command, "--server", server])
+                assert done.exit_code in {0, 1}
+                assert isinstance(done.exception, SystemExit | None), field
+                if done.exit_code:
+                    assert "not as a leader of hamid" in done.output
+                    refused.add(field)
+
+    assert refused > {"pod", "decision", "node_problems"} & answer.keys()
+
+
+@pytest.mark.parametrize("command", [["explain", "default/p"], ["fit", "--gpu", "1"]])
+def test_what_another_service_says_is_not_printed_as_the_answer(command):
+    with answering(200, '{"status": "ok"}') as (server, _):
+        done = CliRunner().invoke(main, [*command, "--json", "--server", server])
+
+    assert done.exit_code == 1
+    assert "answers without" in done.output
+    assert "not as a leader of hamid" in done.output
+
+
+def test_an_error_that_is_cut_off_is_told():
+    def cut(listening):
+        caller, _ = listening.accept()
+        with caller:
+            caller.recv(4_096)
+            caller.sendall(b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=cut, args=(listening,))
+        thread.start()
+        with pytest.raises(LeaderRefused, match="503: Busy"):
+            ask(f"http://127.0.0.1:{listening.getsockname()[1]}", ("fit",), lines=fit_lines)
+        thread.join()

@@ -6,8 +6,9 @@ from click.testing import CliRunner
 from hamid.cli import main
 from hamid.codec.cluster_copy import ClusterCopy
 from hamid.daemon.offline import answered, explainer_of, list_cluster
+from hamid.errors import TraceError
 from hamid.kube.fake import FakeKube
-from hamid.kube.port import NODES, PODS
+from hamid.kube.port import NODES, PODS, ObjectList
 from hamid.sched.answers import WhatIf
 from hamid.sched.settings import SchedSettings
 from tests.builders import container_object, pod_object
@@ -95,6 +96,26 @@ async def test_a_live_cluster_is_listed_and_nothing_else():
     assert [len(copy.nodes), len(copy.pods), len(copy.quotas)] == [1, 1, 0]
     assert kube.requests.count(verb="list") == 3
     assert kube.requests.count() == 3 + 2
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"kind": "Node"}, r"the API server: items\[0\].metadata is null"),
+        ({"kind": "Pod", "metadata": {"name": 7}}, r"items\[0\].metadata.name is a number"),
+        (ITEMS[2] | {"spec": "x"}, "the API server: Pod big: spec is 'x', not an object"),
+    ],
+)
+async def test_a_server_that_is_no_api_server_is_told(item, said):
+    class Foreign:
+        async def list(self, resource):
+            items = (item,) if resource.kind == item["kind"] else ()
+            return ObjectList(items=items, resource_version="1")
+
+    with pytest.raises(TraceError, match=said) as caught:
+        await list_cluster(Foreign())
+
+    assert "compare the server" in caught.value.hint
 
 
 def test_answers_are_those_of_a_leader_that_has_just_begun():

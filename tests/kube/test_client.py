@@ -153,7 +153,17 @@ def test_whatever_a_line_of_a_watch_says_the_watch_is_at_worst_unavailable(line:
         _event(line, call=Call(verb="watch", resource="pods", path="/api/v1/pods"))
 
 
-@pytest.mark.parametrize("answer", [{}, {"metadata": []}, {"kind": "Status", "metadata": {}}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"metadata": []},
+        {"kind": "Status", "metadata": {}},
+        {"metadata": {"resourceVersion": "1"}, "items": "none"},
+        {"metadata": {"resourceVersion": "1"}, "items": {"a": {}}},
+        {"metadata": {"resourceVersion": "1"}, "items": [None]},
+    ],
+)
 async def test_an_answer_that_is_no_list_is_unavailable(
     server: FakeApiServer, kube: KubeClient, answer: dict[str, object]
 ) -> None:
@@ -164,6 +174,19 @@ async def test_an_answer_that_is_no_list_is_unavailable(
 
     with pytest.raises(Unavailable, match="no list"):
         await kube.list(PODS)
+
+
+@pytest.mark.parametrize("served", ["pods", {"name": "pods"}, ["pods"]])
+async def test_a_discovery_that_lists_no_resources_is_unavailable(
+    kube: KubeClient, served: object
+) -> None:
+    async def answered(call: Call) -> dict[str, object]:
+        return {"resources": served}
+
+    kube.transport = SimpleNamespace(answer=answered)
+
+    with pytest.raises(Unavailable, match="lists no resources"):
+        await kube.serves(PODS)
 
 
 async def test_a_watch_that_is_left_ends_at_the_server(
