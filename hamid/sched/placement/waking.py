@@ -73,39 +73,59 @@ def fitting(
         policies: of the cluster.
         tries: after so many the other waiters are left for another time.
     """
-    now, measure = dict(nodes), Fragmentation(Arrivals().typical)
-    # Room only shrinks from here on: what did not fit for one does not for the next like it.
-    hopeless: dict[tuple[PodRequest, Payer | None, tuple[PodAllocation, ...]], set[str]] = {}
+    room = _Room(nodes, policies)
     found: list[PodRequest] = []
     in_vain: set[str] = set()
     charged: dict[Payer | None, Charge] = {}
     for waiter in waiters:
-        if tries <= 0:
+        if room.looks >= tries:
             return Round(tuple(found), frozenset(in_vain), is_cut_short=True)
-        request = waiter.request
-        if not found:
-            in_vain.add(request.pod_uid)
-        before = charged.get(waiter.payer, NO_CHARGE)
+        request, before = waiter.request, charged.get(waiter.payer, NO_CHARGE)
         bounds = tuple(_charged(bound, before) for bound in waiter.bounds)
-        if overdrafts(bounds, least_charge(request)):
-            continue
-        payer = waiter.payer if waiter.bounds else None
-        refusing = hopeless.setdefault((request.anonymous, payer, waiter.promised), set())
+        if not overdrafts(bounds, least_charge(request)) and (
+            allocation := room.take(replace(waiter, bounds=bounds))
+        ):
+            charged[waiter.payer] = before + charge(allocation)
+            found.append(request)
+        elif not found:
+            in_vain.add(request.pod_uid)
+    return Round(tuple(found), frozenset(in_vain), is_cut_short=False)
+
+
+class _Room:
+    """What there is beside those that go first.
+
+    Attributes:
+        looks: how many times a pod was held against a node.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodeSnapshot], policies: Policies) -> None:
+        self.looks = 0
+        self._nodes = dict(nodes)
+        self._policies = policies
+        self._measure = Fragmentation(Arrivals().typical)
+        # Room only shrinks from here on: what did not fit for one does not for the next like it.
+        self._hopeless: dict[
+            tuple[PodRequest, Payer | None, tuple[PodAllocation, ...]], set[str]
+        ] = {}
+
+    def take(self, waiter: Waiter) -> PodAllocation | None:
+        """Give the waiter room on the first of its nodes that has any."""
+        request, payer = waiter.request, waiter.payer if waiter.bounds else None
+        refusing = self._hopeless.setdefault((request.anonymous, payer, waiter.promised), set())
         for name in sorted(waiter.node_names):
-            node = now.get(name)
+            node = self._nodes.get(name)
             if node is None or name in refusing:
                 continue
-            tries -= 1
-            outcome = _placed(replace(waiter, bounds=bounds), node, policies, measure)
+            self.looks += 1
+            outcome = _placed(waiter, node, self._policies, self._measure)
             if isinstance(outcome, NodePlacement):
                 allocation = outcome.allocation(request.pod_uid)
-                charged[waiter.payer] = before + charge(allocation)
-                now[name] = with_allocation(node, allocation).with_host_asked(request.host)
-                found.append(request)
-                in_vain.discard(request.pod_uid)
-                break
+                after = with_allocation(node, allocation)
+                self._nodes[name] = after.with_host_asked(request.host)
+                return allocation
             refusing.add(name)
-    return Round(tuple(found), frozenset(in_vain), is_cut_short=False)
+        return None
 
 
 def _charged(bound: Bound, charge: Charge) -> Bound:
