@@ -13,11 +13,12 @@ from hamid.model import names as wire
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import PolicyName
 from hamid.sched.extender import IN_DOUBT, UNREADABLE
+from hamid.sched.nominations import Nomination
 from hamid.sched.sinks import NodeSink, PodSink
 from hamid.web.errors import Refusal
 from hamid.web.middleware import errors_as_json
 from tests.builders import container_object, node_object, pod_object
-from tests.sched.builders import make_devices, make_share
+from tests.sched.builders import make_allocation, make_devices, make_share
 from tests.sched.objects import bound, initialized, modified, registered, waiting
 from tests.sched.world import Call, World
 
@@ -230,6 +231,28 @@ async def test_a_pod_newer_than_our_watch_is_placed(world):
 
     assert result.node_names == ("node-a",)
     assert reserved_on(world, call) == "node-a"
+
+
+@pytest.mark.parametrize(
+    ("priority", "mib", "names"), [(11, 40_000, ("node-a",)), (-20, 20_000, ())]
+)
+async def test_a_pod_newer_than_our_watch_is_as_important_as_it_says(world, priority, mib, names):
+    """Room is being made for others, whom it has to respect or not."""
+    await world.create(registered())
+    for uid, theirs in (("high", 10), ("low", -10)):
+        world.extender.nominations.put(
+            Nomination(
+                allocation=make_allocation(make_share("card-0", memory_mib=20_000), uid=uid),
+                priority=theirs,
+                victims=frozenset(),
+                expires_at=world.clock() + 60,
+            )
+        )
+    created = await world.kube.create(PODS, waiting(name="new", mib=mib, priority=priority))
+
+    result = await world.filter(Call(created["metadata"]["uid"], "default", "new"))
+
+    assert result.node_names == names
 
 
 async def test_a_pod_that_is_bound_is_not_placed_again(world):
