@@ -143,9 +143,14 @@ def limits_patch(pod: JsonObject, fixes: Iterable[ContainerFix]) -> tuple[PatchO
     """The operations that write the fixes, with the objects around them where those are missing."""
     ops: list[PatchOp] = []
     made: set[str] = set()
+    parts: list[str | int]
     for fix in fixes:
+        if fix.value is None:
+            parts = ["spec", fix.list_name, fix.index, "resources", fix.section, fix.resource]
+            ops.append(PatchOp(op="remove", path=json_pointer(*parts)))
+            continue
         node: Any = pod["spec"][fix.list_name][fix.index]
-        parts: list[str | int] = ["spec", fix.list_name, fix.index]
+        parts = ["spec", fix.list_name, fix.index]
         for key in ("resources", fix.section):
             parts.append(key)
             node = (node or {}).get(key)

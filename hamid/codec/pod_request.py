@@ -84,6 +84,7 @@ class ContainerFix:
         list_name: the list of the spec that the container stands in.
         index: its place in that list.
         section: `limits` or `requests`.
+        value: None where the amount must be taken out.
     """
 
     list_name: str
@@ -91,7 +92,7 @@ class ContainerFix:
     container_name: str
     section: str
     resource: str
-    value: str
+    value: str | None
 
 
 def asked_resources(pod: JsonObject, names: ResourceNames) -> bool:

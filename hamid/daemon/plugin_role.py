@@ -17,7 +17,7 @@ from hamid.hooks.install import install_library
 from hamid.hooks.lending import ContainerDirs, Lender, LoadSampler, MemoryWeigher
 from hamid.hooks.monitor import UsageMonitor
 from hamid.kube.port import NODES, PODS
-from hamid.kube.watch import Reflector
+from hamid.kube.watch import OnceListed, Reflector, TwoSinks
 from hamid.kubelet.checkpoint import CheckpointFile
 from hamid.kubelet.constants import CHECKPOINT_NAME, KUBELET_SOCKET_NAME, PODS_API_SOCKET
 from hamid.kubelet.pod_resources import PodResourcesClient
@@ -25,6 +25,7 @@ from hamid.kubelet.pods_api import PodsApiClient
 from hamid.kubelet.registration import Registrar
 from hamid.model.node import NodeInventory
 from hamid.plugin.admission_view import AdmissionView
+from hamid.plugin.amounts_writer import AmountsDeriver, AmountsWriter
 from hamid.plugin.books import NodeBooks
 from hamid.plugin.events import NodeEvents
 from hamid.plugin.grants import GrantFiles
@@ -75,6 +76,7 @@ class PluginRole:
     inventory: Latest[NodeInventory]
     usage: Latest[Mapping[str, UsageReport]]
     terms: Latest[Mapping[tuple[str, str], DeviceTerms]]
+    amounts: AmountsDeriver
 
     @property
     def journal(self) -> Journal:
@@ -215,6 +217,7 @@ async def _assemble(
     plugin = await _device_plugin(settings, ports, thread, sources)
     own, node_name = settings.plugin, settings.identity.node_name
     resource_name = settings.sched.resources.count
+    amounts = _amounts(settings, ports, plugin)
     return PluginRole(
         plugin=plugin,
         registrar=Registrar(
@@ -223,7 +226,7 @@ async def _assemble(
             directory=own.device_plugin_dir,
             metrics=ports.metrics.kubelet,
         ),
-        pod_watch=own_pod_watch(node_name, ports, sink=plugin.pods),
+        pod_watch=own_pod_watch(node_name, ports, sink=TwoSinks(first=plugin.pods, second=amounts)),
         reconciler=Reconciler(
             resource_name=resource_name,
             pods=plugin.pods,
@@ -239,7 +242,20 @@ async def _assemble(
         inventory=plugin.undecided.inventory,
         usage=Latest({}),
         terms=Latest({}),
+        amounts=amounts,
     )
+
+
+def _amounts(settings: Settings, ports: PluginPorts, plugin: DevicePlugin) -> AmountsDeriver:
+    """What the Node states for autoscalers, or takes back."""
+    writer = AmountsWriter(
+        kube=ports.kube,
+        node_name=settings.identity.node_name,
+        names=settings.sched.resources,
+        is_on=settings.plugin.advertise_amounts,
+        backoff=Backoff(max_s=30.0),
+    )
+    return AmountsDeriver(inventory=plugin.undecided.inventory, writer=writer)
 
 
 async def _device_plugin(
@@ -316,7 +332,9 @@ def _later_services(
         kube=ports.kube, nvml=ports.nvml, inventory=role.inventory, backoff=Backoff(max_s=30.0)
     )
     guard = RegistrationGuard(publisher=publisher)
-    watch = own_node_watch(settings.identity.node_name, ports, sink=guard)
+    amounts = (role.amounts, OnceListed(service=role.amounts.writer, synced=role.pods_synced))
+    sinks = TwoSinks(first=guard, second=role.amounts.writer)
+    watch = own_node_watch(settings.identity.node_name, ports, sink=sinks)
     monitor = UsageMonitor(
         directories=role.usage_dirs,
         usage=role.usage,
@@ -343,7 +361,8 @@ def _later_services(
     )
     reconciler = OnceListed(service=role.reconciler, synced=role.pods_synced)
     samplers = (LoadSampler(lender=lender), MemoryWeigher(lender=lender))
-    return (publisher, guard, watch, monitor, *trimmers, lender, *samplers, probe, reconciler)
+    registration = (publisher, guard, *amounts, watch)
+    return (*registration, monitor, *trimmers, lender, *samplers, probe, reconciler)
 
 
 def own_pod_watch(node_name: str, ports: PluginPorts, *, sink: Sink) -> Reflector:
@@ -369,24 +388,3 @@ def _own_watch(
         metrics=ports.metrics.watch,
         is_cached_list=True,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnceListed:
-    """Runs a service once this node's pods are known; a service, of the same name.
-
-    Before, every pod would look deleted, and what it holds free.
-    """
-
-    service: Service
-    synced: Latest[bool]
-
-    @property
-    def name(self) -> str:
-        """The name of what is run."""
-        return self.service.name
-
-    async def run(self) -> None:
-        """Wait, then run until cancelled."""
-        await self.synced.wait_for(bool)
-        await self.service.run()

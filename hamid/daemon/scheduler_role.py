@@ -298,4 +298,5 @@ def _rules(settings: Settings) -> Rules:
         settings=settings.admission,
         resources=settings.sched.resources,
         defaults=settings.sched.defaults,
+        spells_out=settings.plugin.advertise_amounts,
     )

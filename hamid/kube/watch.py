@@ -31,6 +31,7 @@ from hamid.kube.port import EventKind, JsonObject, WatchEvent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hamid.aiokit.services import Service
     from hamid.kube.port import KubePort, Resource
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,24 @@ class Sink(Protocol):
     def apply(self, event: WatchEvent) -> None:
         """One object was added, modified or deleted; bookmarks are not passed on."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSinks:
+    """A sink for each of two that share a watch, one after the other."""
+
+    first: Sink
+    second: Sink
+
+    def replace(self, objects: tuple[JsonObject, ...]) -> None:
+        """These are all objects there are."""
+        self.first.replace(objects)
+        self.second.replace(objects)
+
+    def apply(self, event: WatchEvent) -> None:
+        """One object was added, modified or deleted."""
+        self.first.apply(event)
+        self.second.apply(event)
 
 
 class WatchMetrics:
@@ -208,3 +227,24 @@ class Reflector:
             self.down_since_s = None
             self.metrics.down_since.labels(self.name).set(0)
             log.info("watch recovered", watch=self.name, down_s=down_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnceListed:
+    """Runs a service once a watch has listed what there is; a service, of the same name.
+
+    Before, everything would look deleted, and what it holds free.
+    """
+
+    service: Service
+    synced: Latest[bool]
+
+    @property
+    def name(self) -> str:
+        """The name of what is run."""
+        return self.service.name
+
+    async def run(self) -> None:
+        """Wait, then run until cancelled."""
+        await self.synced.wait_for(bool)
+        await self.service.run()

@@ -61,6 +61,8 @@ NODE_REGISTER: Final = "hami.io/node-nvidia-register"
 NODE_REGISTER_4PD: Final = "4pd.io/node-nvidia-register"
 NODE_SCORE: Final = "hami.io/node-nvidia-score"
 DEVICE_CORDON: Final = "hami.io/device-cordon"
+NODE_AMOUNTS: Final = "hamid.io/amounts"
+"""The resources beside slots that its status states because we do, separated by commas."""
 
 # What a pod was promised: HAMi's record, for the field's tools, and ours, which our parts trust.
 POD_NODE: Final = "hami.io/vgpu-node"

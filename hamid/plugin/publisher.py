@@ -49,7 +49,7 @@ class InventoryPublisher:
     async def run(self) -> None:
         """Follow the inventory until cancelled; what fails is tried again."""
         async for _ in self.inventory.changes():
-            await self._insist(self.step)
+            await insist(self.step, self.backoff)
 
     async def step(self) -> None:
         """Write the annotations if the inventory is not what was written; raises `KubeError`."""
@@ -58,8 +58,8 @@ class InventoryPublisher:
 
     async def restore(self) -> None:
         """Write them again if the node has others; tried until it works."""
-        await self._insist(self._look)
-        await self._insist(self.step)
+        await insist(self._look, self.backoff)
+        await insist(self.step, self.backoff)
 
     def is_there(self, found: Mapping[str, str]) -> bool:
         """Whether the annotations found are those that were written, if any were."""
@@ -92,17 +92,19 @@ class InventoryPublisher:
             )
             self._registered = None
 
-    async def _insist(self, act: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await act()
-            except KubeError as error:
-                log_line = log.debug if self.backoff.failures else log.warning
-                log_line("registration delayed", error=str(error))
-                await pause(max(self.backoff.next_delay_s(), _asked_to_wait_s(error)))
-            else:
-                self.backoff.reset()
-                return
+
+async def insist(act: Callable[[], Awaitable[None]], backoff: Backoff) -> None:
+    """Do it until the API server has let it be done."""
+    while True:
+        try:
+            await act()
+        except KubeError as error:
+            log_line = log.debug if backoff.failures else log.warning
+            log_line("registration delayed", error=str(error))
+            await pause(max(backoff.next_delay_s(), _asked_to_wait_s(error)))
+        else:
+            backoff.reset()
+            return
 
 
 @dataclass(slots=True, kw_only=True)

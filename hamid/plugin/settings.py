@@ -48,6 +48,8 @@ class PluginSettings:
         undecided_pods: pods that hamid's scheduler did not place; `slice` gives them a default
             slice of the cards that the kubelet chose, if that is free.
         default_slice_memory_mib: memory of a default slice, where undecided pods get one.
+        advertise_amounts: state in the Node's status what its cards have in all of memory and cores,
+            so that cluster autoscalers count them; the webhook then writes amounts out in full.
         excluded_uuids, excluded_indexes: cards kept out of hamid's hands.
         health_interval_s: between two looks at the cards; events of the driver are seen at once.
         recovery_s: how long a card must be free of faults before it counts as healthy again.
@@ -67,6 +69,7 @@ class PluginSettings:
     cdi_dir: Path = Path("/var/run/cdi")
     undecided_pods: UndecidedPods = UndecidedPods.REFUSE
     default_slice_memory_mib: int = 1024
+    advertise_amounts: bool = False
     excluded_uuids: tuple[str, ...] = ()
     excluded_indexes: tuple[int, ...] = ()
     health_interval_s: float = 5.0

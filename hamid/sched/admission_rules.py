@@ -19,6 +19,7 @@ from hamid.codec.admission import Allow, Deny, PatchOp, json_pointer, limits_pat
 from hamid.codec.pod import pod_containers, pod_meta
 from hamid.codec.pod_request import asked_resources, decode_pod_request, required_limits
 from hamid.codec.quota import decode_payer
+from hamid.codec.spelled_out import spelled_out
 from hamid.errors import RequestError, shortened
 from hamid.model.names import (
     ASKED_BY_AUTHOR,
@@ -63,6 +64,8 @@ class Rules:
     settings: AdmissionSettings = field(default_factory=AdmissionSettings)
     resources: ResourceNames = field(default_factory=ResourceNames)
     defaults: RequestDefaults = field(default_factory=RequestDefaults)
+    spells_out: bool = False
+    """Write amounts in full, for kubelets and autoscalers that add them up."""
 
     def asks_for_quotas(self, review: AdmissionRequest) -> bool:
         """Whether the verdict may depend on the quotas of the namespace."""
@@ -116,7 +119,7 @@ class Rules:
         payer = decode_payer(pod, namespace=namespace)
         if over := exceeding(request, [quota for quota in quotas if quota.binds(payer)]):
             findings.add(self.settings.over_quota, never_sentence(payer.namespace, over))
-        return findings.verdict((*strip, *self._changes(pod, scheduler)))
+        return findings.verdict((*strip, *self._changes(pod, request, scheduler)))
 
     def _of_change(self, review: AdmissionRequest) -> Verdict:
         if review.object is None or review.username in self.settings.own_usernames:
@@ -187,14 +190,17 @@ class Rules:
                 f"kubernetes.io/hostname: {node} instead",
             )
 
-    def _changes(self, pod: JsonObject, scheduler: str) -> tuple[PatchOp, ...]:
+    def _changes(self, pod: JsonObject, request: PodRequest, scheduler: str) -> tuple[PatchOp, ...]:
         settings, spec = self.settings, _spec(pod)
         ops: list[PatchOp] = []
         if scheduler != settings.scheduler_name:
             ops.append(_set(spec, "schedulerName", settings.scheduler_name))
         if settings.runtime_class_name and not spec.get("runtimeClassName"):
             ops.append(_set(spec, "runtimeClassName", settings.runtime_class_name))
-        ops += limits_patch(pod, required_limits(pod, self.resources, self.defaults))
+        fixes = required_limits(pod, self.resources, self.defaults)
+        if self.spells_out:
+            fixes += spelled_out(pod, request, self.resources)
+        ops += limits_patch(pod, fixes)
         return tuple(ops)
 
 

@@ -4,17 +4,16 @@ import asyncio
 import os
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from hamid.aiokit.latest import Latest
-from hamid.aiokit.services import running
 from hamid.aiokit.ticker import every
 from hamid.codec.allocation_record import encode_allocation
 from hamid.codec.node_annotation import decode_node_inventory
-from hamid.daemon.plugin_role import OnceListed, PluginPorts, RoleMetrics, plugin_role
+from hamid.daemon.plugin_role import PluginPorts, RoleMetrics, plugin_role
 from hamid.daemon.settings import HookSettings, Identity, NvmlSettings, Settings
 from hamid.hooks.abi.contract import LIVE_PAGE_NAME, USAGE_PAGE_NAME
 from hamid.hooks.abi.live import decode_live_page
@@ -25,6 +24,7 @@ from hamid.kube.watch import WatchMetrics
 from hamid.kubelet.fake import FakeContainer, FakeKubelet, FakePod, Phase
 from hamid.kubelet.metrics import KubeletMetrics
 from hamid.model.names import NODE_REGISTER, POD_ALLOCATION
+from hamid.model.quantities import MIB
 from hamid.nvml.fake import FakeNvml
 from hamid.nvml.profiles import simulated_cards
 from hamid.plugin.metrics import PluginMetrics
@@ -138,6 +138,19 @@ async def test_a_node_registers_its_cards_with_kubelet_and_scheduler(world):
         assert role.is_synced() == (True, "listed")
 
 
+async def test_a_node_states_the_sums_of_its_cards_where_it_is_to(world):
+    advertising = replace(world.settings.plugin, advertise_amounts=True)
+    world.settings = replace(world.settings, plugin=advertising)
+    async with world.registered():
+        async for event in world.kube.watch(NODES, resource_version="0"):
+            capacity = (event.object.get("status") or {}).get("capacity") or {}
+            if "nvidia.com/gpumem" in capacity:
+                break
+
+    assert capacity["nvidia.com/gpucores"] == "200"
+    assert int(capacity["nvidia.com/gpumem"]) == 2 * CARDS[0].device.memory_bytes // MIB
+
+
 async def test_a_pod_runs_and_is_on_the_books_that_metrics_and_pages_show(world):
     async with world.registered() as role:
         status = await world.kubelet.run_pod(await world.bind())
@@ -217,29 +230,6 @@ class Counting:
     async def read(self):
         self.looks.publish(self.looks.get() + 1)
         return await self.checkpoint.read()
-
-
-async def test_a_service_that_needs_the_pods_waits_for_them():
-    class Recorder:
-        name = "recorder"
-
-        def __init__(self):
-            self.began = asyncio.Event()
-
-        async def run(self):
-            self.began.set()
-            await asyncio.Event().wait()
-
-    service, synced = Recorder(), Latest(0)
-    waiting = OnceListed(service=service, synced=synced)
-    async with running(waiting):
-        await asyncio.sleep(0)
-        assert not service.began.is_set()
-
-        synced.publish(1)
-
-        await service.began.wait()
-    assert waiting.name == "recorder"
 
 
 async def test_the_role_ends_with_its_socket_removed(world):

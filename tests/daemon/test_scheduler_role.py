@@ -14,6 +14,7 @@ from hamid.kube.fake import FakeKube, Fault, FaultKind
 from hamid.kube.port import LEASES, NODES, PODS, RESOURCE_QUOTAS
 from hamid.kube.watch import WatchMetrics
 from hamid.model import names as wire
+from hamid.plugin.settings import PluginSettings
 from hamid.sched.leader_settings import LeaseSettings
 from tests.builders import node_object
 from tests.sched.builders import make_allocation, make_share
@@ -234,3 +235,10 @@ async def test_it_serves_webhook_and_extender():
         "/scheduler/bind",
         "/scheduler/preempt",
     }
+
+
+@pytest.mark.parametrize("advertises", [False, True])
+async def test_its_webhook_writes_amounts_in_full_where_nodes_state_them(advertises):
+    role = make_role(FakeKube(), plugin=PluginSettings(advertise_amounts=advertises))
+
+    assert role.admission.rules.spells_out is advertises

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
 from hamid.kube.fake import FakeApi, FakeKube, Fault, FaultKind
-from hamid.kube.port import CONFIG_MAPS, PODS, EventKind, PatchKind
-from hamid.kube.watch import Reflector, WatchMetrics
+from hamid.kube.port import CONFIG_MAPS, PODS, EventKind, PatchKind, WatchEvent
+from hamid.kube.watch import OnceListed, Reflector, TwoSinks, WatchMetrics
 from tests.contracts.kube_contract import config_map, pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hamid.kube.port import JsonObject, KubePort, WatchEvent
+    from hamid.kube.port import JsonObject, KubePort
 
 pytestmark = pytest.mark.looptime
 
@@ -329,3 +330,36 @@ async def test_a_thousand_replicas_cost_one_list_and_one_watch_each_per_watch_pe
     assert at_start == {("list", "pods"): 1000, ("watch", "pods"): 1000}
     assert api.requests.count(verb="list") == 1000
     assert sum("a" in mirror.data for mirror in mirrors) == 1
+
+
+async def test_a_service_that_needs_what_is_listed_waits_for_it() -> None:
+    class Recorder:
+        name = "recorder"
+
+        def __init__(self) -> None:
+            self.began = asyncio.Event()
+
+        async def run(self) -> None:
+            self.began.set()
+            await asyncio.Event().wait()
+
+    service, synced = Recorder(), Latest(False)  # noqa: FBT003 - the value
+    waiting = OnceListed(service=service, synced=synced)
+    async with running(waiting):
+        await asyncio.sleep(0)
+        assert not service.began.is_set()
+
+        synced.publish(True)  # noqa: FBT003 - the value
+
+        await service.began.wait()
+    assert waiting.name == "recorder"
+
+
+def test_two_sinks_of_one_watch_see_the_same() -> None:
+    mirrors = Mirror(), Mirror()
+    sinks = TwoSinks(first=mirrors[0], second=mirrors[1])
+
+    sinks.replace((config_map("a", data={"x": "1"}),))
+    sinks.apply(WatchEvent(kind=EventKind.ADDED, object=config_map("b", data={"x": "2"})))
+
+    assert [mirror.data for mirror in mirrors] == [{"a": {"x": "1"}, "b": {"x": "2"}}] * 2

@@ -165,6 +165,21 @@ def test_a_count_that_is_understood_is_written_down_and_limits_equal_requests():
     assert after["spec"]["containers"][1] == item["spec"]["containers"][1]
 
 
+def test_amounts_are_written_in_full_where_nodes_state_them():
+    item = pod(container("a", gpu=1), container("b", gpu=2, limits={"nvidia.com/gpumem": "2Gi"}))
+    spelling = Rules(spells_out=True)
+
+    after = patched(item, spelling.verdict(review(item)))
+
+    amounts = [each["resources"]["requests"] for each in after["spec"]["containers"]]
+    whole = {"nvidia.com/gpumem-percentage": "100", "nvidia.com/gpucores": "100"}
+    assert amounts == [
+        {"nvidia.com/gpu": "1", **whole},
+        {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "2048"},
+    ]
+    assert patched(after, spelling.verdict(review(after))) == after
+
+
 def test_a_runtime_class_is_given_where_the_operator_wants_one_and_the_pod_names_none():
     item = pod(container(gpu=1))
     after = patched(item, verdict_on(item, runtime_class_name="nvidia"))
@@ -667,4 +682,5 @@ def test_a_pod_with_anything_in_any_place_is_judged(place, value):
     asked = review(item)
 
     assert isinstance(rules().verdict(asked), Allow | Deny)
+    assert isinstance(Rules(spells_out=True).verdict(asked), Allow | Deny)
     assert rules().asks_for_quotas(asked) in (True, False)
