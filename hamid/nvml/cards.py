@@ -213,9 +213,6 @@ def _sample(device_uuid: DeviceUuid, handle: Any) -> DeviceSample:
             gpu_percent=None if load is None else load.gpu,
             memory_percent=None if load is None else load.memory,
             processes=_processes_of(handle),
-            temperature_c=if_supported(
-                nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU
-            ),
         )
     except nvml.NVMLError as error:
         raise_if_driver_wide(error)

@@ -85,10 +85,6 @@ class NvmlClient:
         finally:
             await last_words(client.close(), what="close NVML", timeout_s=FAREWELL_S)
 
-    async def driver_version(self) -> str:
-        """The version of the kernel driver."""
-        return str(await self._ask(nvml.nvmlSystemGetDriverVersion))
-
     async def list_devices(self) -> tuple[NvmlDevice, ...]:
         """All cards seen since the port was opened, by index; looks for new ones."""
         return await self._ask(self._cards.list_devices)

@@ -14,7 +14,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from hamid.nvml.port import DeviceEvent, DeviceFault, DeviceSample, EventKind
-from hamid.nvml.profiles import DRIVER_VERSION
 from hamid.nvml.topology import pair_score
 
 if TYPE_CHECKING:
@@ -43,9 +42,7 @@ class FakeNvml:
         devices: Iterable[NvmlDevice] = (),
         *,
         link_scores: Mapping[DeviceUuid, Mapping[DeviceUuid, int]] | None = None,
-        driver_version: str = DRIVER_VERSION,
     ) -> None:
-        self._driver_version = driver_version
         self._present: dict[DeviceUuid, NvmlDevice] = {}
         self._listed: dict[DeviceUuid, NvmlDevice] = {}
         self._samples: dict[DeviceUuid, DeviceSample] = {}
@@ -78,7 +75,6 @@ class FakeNvml:
                 memory_used_bytes=0,
                 gpu_percent=None if device.mig_enabled else 0,
                 memory_percent=None if device.mig_enabled else 0,
-                temperature_c=30,
             ),
         )
 
@@ -117,11 +113,6 @@ class FakeNvml:
         self._error = error
 
     # The port.
-
-    async def driver_version(self) -> str:
-        """The version that was given."""
-        self._raise()
-        return self._driver_version
 
     async def list_devices(self) -> tuple[NvmlDevice, ...]:
         """All cards seen since the start, by index."""

@@ -95,7 +95,6 @@ class DeviceSample:
     gpu_percent: int | None = None
     memory_percent: int | None = None
     processes: tuple[ProcessMemory, ...] = ()
-    temperature_c: int | None = None
     fault: DeviceFault | None = None
 
 
@@ -125,10 +124,6 @@ class DeviceEvent:
 
 class NvmlPort(Protocol):
     """The driver of one machine."""
-
-    async def driver_version(self) -> str:
-        """The version of the kernel driver, such as `580.65.06`."""
-        ...
 
     async def list_devices(self) -> tuple[NvmlDevice, ...]:
         """All cards seen since the port was opened, by index; looks for new ones."""
