@@ -6,6 +6,7 @@ for a node nor holds devices is not kept at all.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hamid.codec.allocation_record import devices_feared, read_allocation
+from hamid.codec.jsontext import dumps
 from hamid.codec.node_annotation import decode_cordon, decode_link_scores
 from hamid.codec.pod import has_ended
 from hamid.codec.pod_host import decode_node_host, decode_pod_host
@@ -40,6 +42,14 @@ log = structlog.get_logger(__name__)
 _SYSTEM_NAMESPACE: Final = "kube-system"
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 """The lowest of the classes that Kubernetes keeps for itself."""
+_NODE_RULES: Final = (
+    "schedulerName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+"""What a spec says of nodes, beside amounts."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _LONGEST_PROBLEM: Final = 1_000
 """Characters: it is said once a node, and of thousands of containers something can be wrong."""
@@ -68,6 +78,8 @@ class PodRecord:
         is_protected: it is never evicted: of the system, or its kubelet's own.
         labels: of pods that have a node.
         payer: whose quotas it is charged to; None where there is nothing to charge.
+        node_rules: of pods that wait; where equal, kube-scheduler lets them onto the same nodes, as
+            far as neither amounts nor volumes have a say.
     """
 
     pod_uid: str
@@ -89,6 +101,7 @@ class PodRecord:
     is_protected: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     payer: Payer | None = None
+    node_rules: str = ""
 
     @property
     def pod_key(self) -> str:
@@ -162,7 +175,12 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         is_protected=_is_protected(meta, spec),
         labels=(meta.get("labels") or {}) if node_name else {},
         payer=payer,
+        node_rules=_node_rules(spec) if request is not None else "",
     )
+
+
+def _node_rules(spec: JsonObject) -> str:
+    return sys.intern(dumps({rule: spec[rule] for rule in _NODE_RULES if rule in spec}).decode())
 
 
 def _feared(pod: JsonObject, node_name: str) -> PodAllocation | None:

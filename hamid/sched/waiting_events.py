@@ -11,14 +11,18 @@ When it is written:
 - again when only amounts are others, `event_interval_s` after the last time at the earliest;
 - again, unchanged, before the API server forgets it.
 
-Pods of one namespace that ask for the same, and are as important, share one text, worked out once. That is some tenths of
-a second at a thousand nodes: it happens in a thread beside the loop, and takes up at most
-1/`_REST` of the time. What would help is told as far as it concerns the pod's own namespace.
+Who was never told anything comes first, then who was told of other kinds, and of these the longest ago.
+
+Pods of one namespace that ask for the same of the same nodes, are as important and have the same quotas
+share one text, worked out once. That is some tenths of a second at a thousand nodes: it happens in a
+thread beside the loop, and takes up at most 1/`_REST` of the time; so does finding out who waits. What
+would help is told as far as it concerns the pod's own namespace.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hamid.kube.events import EventWriter
+    from hamid.model.quota import Payer
     from hamid.model.request import PodRequest
     from hamid.sched.cache import ClusterCache
     from hamid.sched.explainer import Explainer
@@ -68,11 +73,25 @@ class _Shape(NamedTuple):
 
     request: PodRequest
     priority: int
+    payer: Payer | None
+    node_rules: str
+
+
+class _Known(NamedTuple):
+    """The shape of a pod as it was."""
+
+    record: PodRecord
+    is_alone: bool
+    shape: _Shape
 
 
 class _Told(NamedTuple):
     text: _Text
     at_s: float
+
+
+_Urgency = tuple[int, float]
+"""The smaller the more urgent: what has changed, and when the pod was told last."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +111,9 @@ class WaitingEvents:
     _since: dict[str, float] = field(default_factory=dict)
     _told: dict[str, _Told] = field(default_factory=dict)
     _texts: dict[_Shape, _Text] = field(default_factory=dict)
+    _known: dict[str, _Known] = field(default_factory=dict)
     _rest_until: float = 0.0
+    _looks_again_at: float = 0.0
 
     async def run(self) -> None:
         """Tell until cancelled."""
@@ -101,20 +122,32 @@ class WaitingEvents:
 
     async def step(self) -> None:
         """Work out one text at most, and write some events."""
+        began_at = self.clock()
+        if began_at < self._looks_again_at:
+            return
         shapes = self._shapes()
+        self._looks_again_at = began_at + _REST * (self.clock() - began_at)
         await self._work_out(shapes)
         written = 0
-        for shape, records in shapes.items():
-            text = self._texts.get(shape)
-            if text is None:
-                continue
-            for record in records:
-                if not self._is_due(record.pod_uid, text) or not self._is_waiting(record.pod_uid):
-                    continue
-                if written >= _WRITES_A_TICK or not self.explainer.leadership.may_act():
-                    return
+        for record, text in self._due(shapes):
+            if written >= _WRITES_A_TICK or not self.explainer.leadership.may_act():
+                return
+            if self._is_waiting(record.pod_uid):
                 await self._tell(record, text)
                 written += 1
+
+    def _due(self, shapes: dict[_Shape, list[PodRecord]]) -> list[tuple[PodRecord, _Text]]:
+        """Those that have to be told something, the most urgent first."""
+        found: list[tuple[_Urgency, PodRecord, _Text]] = []
+        for shape, records in shapes.items():
+            text = self._texts.get(shape)
+            if text is not None:
+                for record in records:
+                    urgency = self._urgency(record.pod_uid, text)
+                    if urgency is not None:
+                        found.append((urgency, record, text))
+        found.sort(key=itemgetter(0))
+        return [(record, text) for _, record, text in found]
 
     def _shapes(self) -> dict[_Shape, list[PodRecord]]:
         """The pods that have waited long enough, by what they ask for; forgets all others."""
@@ -128,13 +161,18 @@ class WaitingEvents:
         self._since = since
         self._told = {uid: told for uid, told in self._told.items() if uid in since}
         self._texts = {shape: text for shape, text in self._texts.items() if shape in shapes}
+        self._known = {uid: known for uid, known in self._known.items() if uid in since}
         return shapes
 
     def _shape(self, record: PodRecord, request: PodRequest) -> _Shape:
-        nominations = self.explainer.nominations
-        if nominations is not None and nominations.get(record.pod_uid) is not None:
-            return _Shape(request, record.priority)
-        return _Shape(replace(request, pod_uid="", pod_name=""), record.priority)
+        nominations, pod_uid = self.explainer.nominations, record.pod_uid
+        is_alone = nominations is not None and nominations.get(pod_uid) is not None
+        known = self._known.get(pod_uid)
+        if known is None or known.record is not record or known.is_alone is not is_alone:
+            asked = request if is_alone else replace(request, pod_uid="", pod_name="")
+            shape = _Shape(asked, record.priority, record.payer, record.node_rules)
+            known = self._known[pod_uid] = _Known(record, is_alone, shape)
+        return known.shape
 
     def _waiting(self) -> Iterator[tuple[PodRecord, PodRequest]]:
         """Pods that were refused at their last try."""
@@ -174,14 +212,16 @@ class WaitingEvents:
         text = self._texts.get(shape)
         return text is None or now - text.at_s >= self.settings.event_interval_s / 2
 
-    def _is_due(self, pod_uid: str, text: _Text) -> bool:
+    def _urgency(self, pod_uid: str, text: _Text) -> _Urgency | None:
+        """How urgent it is to tell the pod this; None where it is not to be told now."""
         told = self._told.get(pod_uid)
-        if told is None or told.text.kinds != text.kinds:
-            return True
-        age_s = self.clock() - told.at_s
-        if told.text.message != text.message:
-            return age_s >= self.settings.event_interval_s
-        return age_s >= _REPEAT_S
+        if told is None:
+            return 0, 0.0
+        if told.text.kinds != text.kinds:
+            return 1, told.at_s
+        is_other = told.text.message != text.message
+        stays_s = self.settings.event_interval_s if is_other else _REPEAT_S
+        return (2, told.at_s) if self.clock() - told.at_s >= stays_s else None
 
     async def _tell(self, record: PodRecord, text: _Text) -> None:
         pod = Subject(

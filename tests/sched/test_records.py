@@ -27,6 +27,28 @@ def test_a_pod_that_asks_for_nothing_is_kept_while_it_waits():
     assert record.is_worth_keeping
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"schedulerName": "another"},
+        {"nodeSelector": {"zone": "a"}},
+        {"affinity": {"nodeAffinity": {}}},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"topologySpreadConstraints": [{"maxSkew": 1}]},
+    ],
+)
+def test_a_waiting_pod_says_what_its_spec_says_of_nodes(rules):
+    plain, ruled, alike = (
+        read(waiting()),
+        read(waiting("u2", **rules)),
+        read(waiting("u3", **rules)),
+    )
+
+    assert plain.node_rules != ruled.node_rules
+    assert alike.node_rules is ruled.node_rules
+    assert read(bound(**rules)).node_rules == ""
+
+
 def test_a_bound_pod_has_its_allocation_and_no_request():
     record = read(bound())
 

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from hamid.kube.events import EventWriter
@@ -119,6 +121,94 @@ async def test_pods_of_one_shape_are_worked_out_once_and_each_told(desk):
     assert asked == 1
     assert len(await desk.told()) == 30
     assert desk.writes() == 30
+
+
+async def test_pods_that_may_go_to_other_nodes_are_told_of_those(desk):
+    """They ask for the same, and kube-scheduler lets each onto nodes of its own."""
+    pods = [waiting(name=zone, mib=50_000, nodeSelector={"zone": zone}) for zone in ("one", "two")]
+    nodes = [registered("n1", make_devices(1)), registered("n2", make_devices(2, memory_mib=8_000))]
+    one, two = await desk.world.create(*nodes, *pods)
+    await desk.world.filter(one, "n1")
+    await desk.world.filter(two, "n2")
+
+    await desk.pass_time(AFTER_S + 3)
+
+    told = await desk.told()
+    assert told["one"].startswith(
+        "no card of 1 fits: 1 is too small (need 50000 MiB, largest has 4"
+    )
+    assert told["two"].startswith(
+        "no card of 2 fits: 2 are too small (need 50000 MiB, largest has 8"
+    )
+
+
+async def test_pods_whose_quotas_are_others_are_told_of_those(desk):
+    short, long = (waiting(name=name, mib=50_000) for name in ("short", "long"))
+    short["spec"]["activeDeadlineSeconds"] = 60
+    quota = quota_object(gpumem=999, scopes=["Terminating"])
+    await desk.refuse(*await desk.world.create(registered(), quota, long, short))
+
+    await desk.pass_time(AFTER_S + 3)
+
+    told = await desk.told()
+    assert "ResourceQuota" in told["short"]
+    assert "ResourceQuota" not in told["long"]
+
+
+async def test_who_was_told_nothing_yet_comes_before_those_to_whom_amounts_are_told(monkeypatch):
+    monkeypatch.setattr("hamid.sched.waiting_events._WRITES_A_TICK", 1)
+    desk = Desk(event_interval_s=1)
+    pods = [waiting(name=f"big-{n}", mib=50_000) for n in range(3)]
+    calls = await desk.world.create(registered(), *pods, waiting(name="other", mib=60_000))
+    await desk.refuse(*calls)
+    await desk.pass_time(AFTER_S)
+
+    for number in range(8):
+        devices = make_devices(1, memory_mib=40_000 + number)
+        desk.world.cache.take_node(registered("node-a", devices))
+        await desk.pass_time(1)
+
+    assert set(await desk.told()) == {"big-0", "big-1", "big-2", "other"}
+
+
+async def test_who_was_told_the_longest_ago_is_told_first(monkeypatch):
+    monkeypatch.setattr("hamid.sched.waiting_events._WRITES_A_TICK", 1)
+    desk = Desk(event_interval_s=1)
+    pods = [waiting(name=f"big-{n}", mib=50_000) for n in range(3)]
+    await desk.refuse(*await desk.world.create(registered(), *pods))
+    await desk.pass_time(AFTER_S + 3)
+
+    last = []
+    for number in range(6):
+        devices = make_devices(1, memory_mib=40_001 + number)
+        desk.world.cache.take_node(registered("node-a", devices))
+        before = await desk.told()
+        await desk.pass_time(1)
+        last += [name for name, text in (await desk.told()).items() if before[name] != text]
+
+    assert last == ["big-0", "big-1", "big-2"] * 2
+
+
+async def test_to_find_out_who_waits_takes_a_small_part_of_the_time():
+    desk = Desk(event_after_s=1_000)
+    (call,) = await desk.world.create(registered(), waiting(name="big", mib=50_000))
+    await desk.refuse(call)
+    looks = []
+
+    class Slow:
+        is_synced = True
+
+        def pod(self, pod_uid):
+            looks.append(desk.world.clock.now_s)
+            desk.world.clock.advance(0.5)
+            return desk.world.cache.pod(pod_uid)
+
+    desk.events.cache = Slow()
+
+    await desk.pass_time(40)
+
+    assert all(later - sooner >= 10 for sooner, later in itertools.pairwise(looks))
+    assert len(looks) > 2
 
 
 async def test_a_pod_that_is_placed_while_its_text_is_worked_out_is_not_told(desk):
