@@ -8,16 +8,15 @@ Invariants:
 2. Whatever the API does ends in another try, after a delay with jitter, never sooner than the server
    asked. A watch that was cut resumes at the last resourceVersion; only `Gone` lists anew. Delays
    grow until a watch has worked: a list alone is no reason to list again soon.
-3. Errors of the sink or the transform are ours, and end the service.
+3. Errors of the sink are ours, and end the service.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -26,17 +25,16 @@ from hamid.aiokit.backoff import Backoff
 from hamid.aiokit.latest import Latest
 from hamid.errors import KubeError
 from hamid.kube.errors import Gone, TooManyRequests, Unavailable
-from hamid.kube.port import EventKind, JsonObject, WatchEvent
+from hamid.kube.port import EventKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hamid.aiokit.services import Service
-    from hamid.kube.port import KubePort, Resource
+    from hamid.kube.port import JsonObject, KubePort, Resource, WatchEvent
 
 log = structlog.get_logger(__name__)
 
-Transform: TypeAlias = Callable[[JsonObject], JsonObject]
 # The server ends watches after minutes. One that ends at once, over and over, is a fault.
 SHORT_WATCH_S: Final = 1.0
 
@@ -103,8 +101,6 @@ class Reflector:
     Attributes:
         name: of the service, such as `pod-watch`.
         clock: seconds since 1970, for metrics and logs.
-        transform: what is kept of an object, for sinks that keep many; applied before the sink
-            sees it. It must leave metadata's name, namespace and uid.
         in_slices: takes a list as the sink does, and pauses now and then, where it takes long: others
             may run in the pauses, but no change comes.
         is_cached_list: let the server list from its cache, which may be a little old at first.
@@ -122,10 +118,7 @@ class Reflector:
     name: str
     clock: Callable[[], float]
     metrics: WatchMetrics = field(default_factory=WatchMetrics)
-    namespace: str | None = None
-    label_selector: str | None = None
     field_selector: str | None = None
-    transform: Transform | None = None
     in_slices: Callable[[tuple[JsonObject, ...]], Iterator[None]] | None = None
     is_cached_list: bool = False
     watch_timeout_s: float = 300.0
@@ -164,17 +157,14 @@ class Reflector:
             self.metrics.relists.labels(self.name).inc()
         found = await self.kube.list(
             self.resource,
-            namespace=self.namespace,
-            label_selector=self.label_selector,
             field_selector=self.field_selector,
             # After a gap the cache may be older than what the sink has seen: only the first time.
             not_older_than="0" if self.is_cached_list and is_first else None,
         )
-        objects = tuple(self._slimmed(item) for item in found.items)
         if self.in_slices is None:
-            self.sink.replace(objects)
+            self.sink.replace(found.items)
         else:
-            for _ in self.in_slices(objects):
+            for _ in self.in_slices(found.items):
                 await asyncio.sleep(0)
         self._resource_version = found.resource_version
         self._tell_recovery()
@@ -186,8 +176,6 @@ class Reflector:
         stream = self.kube.watch(
             self.resource,
             resource_version=resource_version,
-            namespace=self.namespace,
-            label_selector=self.label_selector,
             field_selector=self.field_selector,
             timeout_s=self.watch_timeout_s * (1.0 + self.backoff.rng.random()),
         )
@@ -196,15 +184,11 @@ class Reflector:
                 is_idle = False
                 self._succeed()
                 if event.kind is not EventKind.BOOKMARK:
-                    kept = self._slimmed(event.object)
-                    self.sink.apply(WatchEvent(kind=event.kind, object=kept))
+                    self.sink.apply(event)
                 self._resource_version = event.object["metadata"]["resourceVersion"]
         if is_idle and loop.time() - began_at < SHORT_WATCH_S:
             raise Unavailable(f"the watch of {self.resource.label} ended as soon as it began")
         self._succeed()
-
-    def _slimmed(self, item: JsonObject) -> JsonObject:
-        return item if self.transform is None else self.transform(item)
 
     async def _fail(self, error: KubeError) -> None:
         self.metrics.failures.labels(self.name).inc()

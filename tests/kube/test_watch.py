@@ -245,21 +245,6 @@ async def test_bookmarks_move_the_version_on_without_reaching_the_sink() -> None
     assert mirror.data == {}
 
 
-async def test_objects_are_slimmed_before_the_sink_sees_them() -> None:
-    kube, mirror = FakeKube(), Mirror()
-    await create(kube, "a")
-
-    def slim(item: JsonObject) -> JsonObject:
-        return {"metadata": item["metadata"], "data": "slim"}
-
-    async with running(make_reflector(kube, mirror, transform=slim)):
-        await mirror.wait_for(lambda m: m.replaced_count == 1)
-        await create(kube, "b")
-        await mirror.wait_for(lambda m: "b" in m.data)
-
-    assert mirror.data == {"a": "slim", "b": "slim"}
-
-
 async def test_others_run_while_a_list_is_taken_in_slices_and_changes_come_after_it() -> None:
     kube, sink, turns = FakeKube(), Mirror(), []
     for name in ("a", "b", "c"):
