@@ -5,6 +5,7 @@
 #define PLACES 4096
 #define BOUND_PARTS 64
 #define OLD_PARTS 3 /* of four: how much the past counts */
+#define NOISE_PARTS 8 /* one of so many more or less, of what is about so much, is taken for noise */
 
 /* Torn pairs cost one wrong estimate, which is corrected like any other. */
 static struct {
@@ -40,7 +41,9 @@ void costs_learn(uint64_t kind, uint64_t cost_ns, enum costs_word word)
 	const uint64_t at = kind >> 1 & (PLACES - 1);
 	const uint64_t old = costs_get(kind);
 	uint64_t cost = old ? (old * OLD_PARTS + cost_ns) / (OLD_PARTS + 1) : cost_ns;
-	if (old && word != COSTS_EXACTLY && cost_ns > old)
+	/* Were noise believed in what it takes away only, all would seem cheap. */
+	const bool is_noise = word == COSTS_ABOUT_AT_MOST && cost_ns - old < old / NOISE_PARTS;
+	if (old && word != COSTS_EXACTLY && cost_ns > old && !is_noise)
 		cost = old + raised(old, cost_ns - old);
 	else if (word == COSTS_AT_MOST)
 		cost = cost_ns;
@@ -57,5 +60,5 @@ uint64_t costs_first_ns(uint64_t kind, uint64_t now_ns)
 		return atomic_load_explicit(&places[at].first_ns, memory_order_relaxed);
 	atomic_store_explicit(&places[at].first_ns, now_ns, memory_order_relaxed);
 	atomic_store_explicit(&places[at].first_of, kind, memory_order_release);
-	return now_ns;
+	return 0;
 }

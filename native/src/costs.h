@@ -19,9 +19,7 @@ uint64_t costs_kind(const void *handle, uint64_t blocks);
 /* The average; 0: never measured. */
 uint32_t costs_get(uint64_t kind);
 
-/*
- * When the first launch of a kind that is unknown yet was: `now_ns` if this is it. Below 2^63.
- */
+/* When the first launch of a kind that is unknown yet was; 0: this is it. */
 uint64_t costs_first_ns(uint64_t kind, uint64_t now_ns);
 
 enum costs_word {
@@ -30,5 +28,8 @@ enum costs_word {
 	COSTS_ABOUT_AT_MOST, /* and a little of that was taken off */
 };
 
-/* Something of this kind cost that much. Of what is a bound, the average follows quickly to below, slowly to above. */
+/*
+ * Something of this kind cost that much. Of what is a bound, the average follows quickly to below, slowly to above; but
+ * to a little above as to below where the bound is what it is about.
+ */
 void costs_learn(uint64_t kind, uint64_t cost_ns, enum costs_word word);

@@ -17,6 +17,7 @@
 #define CREDIT_NS 200000ull   /* of GPU time, that a thread takes at once */
 #define REFILL_NS 1000000ull /* short kernels are let through in groups, not one by one */
 #define FIRST_WAIT_NS 60000000ull         /* for what the first of a kind took */
+#define FIRST_RUNNING_WAIT_NS 500000000ull /* the same once the device has begun with it */
 #define FIRST_PAUSE_NS 20000              /* from look to look, growing */
 #define COSTS_UNPROVEN_MAX_NS 1000000000ull /* what was not seen to end for so long was lost sight of */
 
@@ -145,9 +146,17 @@ static CUresult look(const struct whereabouts *there, uint64_t now_ns, struct pa
 }
 
 /*
- * What a launch will probably cost. The second of an unknown kind waits for what the first took, but
- * not for long: it may be that the first waits for the second.
+ * How long the second of a kind waits for the first, at most: it may be that the first waits for the second, or for what
+ * the host does then. What runs already seldom does, and two of what takes long are far too much.
  */
+static uint64_t patience_ns(const struct measure_launch *launch, uint64_t waited_ns)
+{
+	return waited_ns > FIRST_WAIT_NS && measure_is_running(launch->there.ordinal, launch->kind) ?
+		       FIRST_RUNNING_WAIT_NS :
+		       FIRST_WAIT_NS;
+}
+
+/* What a launch will probably cost. The second of an unknown kind waits for what the first took, but not for ever. */
 static uint64_t known_cost(struct measure_launch *launch, struct hamid_budget *budget,
 			   const struct pages_rate *rate)
 {
@@ -160,12 +169,12 @@ static uint64_t known_cost(struct measure_launch *launch, struct hamid_budget *b
 			return cost_ns;
 		const uint64_t now_ns = launch->now_ns;
 		const uint64_t first_ns = costs_first_ns(launch->kind, now_ns);
-		if (first_ns == now_ns)
+		if (!first_ns)
 			return COSTS_UNKNOWN_NS;
-		if (now_ns - first_ns > FIRST_WAIT_NS) /* it takes so much at least */
-			return now_ns - first_ns < COSTS_UNPROVEN_MAX_NS ? now_ns - first_ns :
-									   COSTS_UNKNOWN_NS;
-		if (now_ns - started_ns > FIRST_WAIT_NS)
+		const uint64_t since_ns = now_ns - first_ns;
+		if (since_ns > patience_ns(launch, since_ns)) /* it takes so much at least */
+			return since_ns < COSTS_UNPROVEN_MAX_NS ? since_ns : COSTS_UNKNOWN_NS;
+		if (now_ns - started_ns > FIRST_RUNNING_WAIT_NS)
 			return COSTS_UNKNOWN_NS;
 		budget_sleep(budget, pause_ns);
 		pause_ns += pause_ns / 2;

@@ -372,6 +372,21 @@ void measure_collect(const struct whereabouts *there, struct hamid_budget *budge
 		budget_correct(budget, more_ns, rate);
 }
 
+bool measure_is_running(CUdevice ordinal, uint64_t kind)
+{
+	struct measurements *all = take(ordinal);
+	bool is_running = false;
+	if (!all)
+		return false;
+	for (uint32_t i = all->tail; i != all->head && !is_running; i++) {
+		const struct pair *pair = &all->pairs[i % PAIRS];
+		is_running = pair->start && pair->count == 1 && pair->kinds[0] == kind &&
+			     measure_is_done(pair->start);
+	}
+	give_back(all);
+	return is_running;
+}
+
 uint64_t measure_behind_since_ns(CUdevice ordinal)
 {
 	if (ordinal < 0 || ordinal >= HAMID_DEVICES_MAX)

@@ -39,6 +39,9 @@ bool measure_is_captured(CUstream stream, bool is_thread_form);
 bool measure_begin(const struct measure_launch *launch);
 void measure_end(const struct measure_launch *launch, bool is_launched);
 
+/* Of a kind that was never measured: has the device begun with its first launch? As of the last measure_collect(). */
+bool measure_is_running(CUdevice ordinal, uint64_t kind);
+
 /* The caller is about to wait: what it launched so far is a batch. */
 void measure_close(const struct measure_launch *launch);
 

@@ -16,4 +16,4 @@ bench-cap bench-tenants bench-kill: $(BUILD)/bin/launch
 bench-tenants: sims
 bench-alloc bench-cap bench-tenants bench-launch bench-start bench-kill bench-memory:
 	@command -v $(PYTHON) > /dev/null || { echo "$@: there is no $(PYTHON) here; name another: make PYTHON=..." >&2; exit 3; }
-	cd .. && $(PYTHON) -m native.tests.bench.start $(subst -,_,$@)
+	cd .. && $(PYTHON) -m native.tests.bench.start $(subst -,_,$@)$(if $(ONLY), $(ONLY))

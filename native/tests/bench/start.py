@@ -16,7 +16,7 @@ def missing(bench: str, what: str) -> SystemExit:
     return SystemExit(MISSING)
 
 
-def main(bench: str) -> None:
+def main(bench: str, *words: str) -> None:
     """Run it."""
     if sys.version_info < OLDEST:  # whichever Python make was told of
         raise missing(bench, "is older than Python {}.{}".format(*OLDEST))
@@ -24,8 +24,8 @@ def main(bench: str) -> None:
         module = importlib.import_module(f"native.tests.bench.{bench}")
     except ModuleNotFoundError as error:
         raise missing(bench, f"has no module {error.name}") from None
-    module.main()
+    module.main(*words)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -8,11 +8,12 @@
  *   fewer), grids (three sizes in turns), streams (four in turns), threads (a new one for each), late (after one without a context, which fails); fill, fill-ptsz, fill-now,
  *   rows, copy, copy-now: no kernels, HAMID_SIM_FILL_NS has to say what each takes
  *
- * One JSON line: GPU time of what was launched and done, what that took, the longest launch, when it began, this
- * process's CPU time; when the first mark (marks.h) was reached since, its GPU time, when the last was; and the GPU
+ * One JSON line: GPU time of what was launched and done, what that took, the longest launch, the longest without the
+ * time for which it was ready to go on and no CPU was free, when it began, this process's CPU time; when the first mark (marks.h) was reached since, its GPU time, when the last was; and the GPU
  * time done in each second (or SLOT_MS) since. "ready" before it begins, on a line that is read from stdin; before that, so many
  * kernels run that do not count.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cuda_api.h"
 #include "marks.h"
@@ -31,6 +33,7 @@
 #define MULTIPROCESSORS 16 /* an attribute */
 #define DEEP 8
 #define HALF_BYTES 4096
+#define LONG_NS 500000 /* a launch that has slept, or would have liked to run */
 
 static CUcontext context;
 static CUfunction function, other_function; /* the other is of the second device */
@@ -61,6 +64,21 @@ static uint64_t cpu_ns(void)
 	struct timespec used;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
 	return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+}
+
+/* For how long this thread was ready to run, and no CPU was free; 0 where the kernel does not tell. */
+static uint64_t without_cpu_ns(void)
+{
+	static int told = -2;
+	char text[96];
+	unsigned long long ran, waited;
+	if (told == -2)
+		told = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+	const ssize_t length = pread(told, text, sizeof text - 1, 0);
+	if (length <= 0)
+		return 0;
+	text[length] = 0;
+	return sscanf(text, "%llu %llu", &ran, &waited) == 2 ? waited : 0;
 }
 
 /* The forms for per-thread default streams have the prototypes of the others. */
@@ -275,15 +293,22 @@ int main(int argc, char **argv)
 	if (is(argv[1], "late"))
 		launch_in_vain();
 
-	uint64_t done_ns = 0, worst_ns = 0;
+	uint64_t done_ns = 0, worst_ns = 0, worst_own_ns = 0;
 	marks_begin();
 	const uint64_t from = now_ns(), cpu_from = cpu_ns();
-	uint64_t before = from;
+	uint64_t before = from, cpu_waited_ns = without_cpu_ns();
 	CUstream last = NULL;
 	for (unsigned int turn = 0; before - from < length_ns; turn++) {
 		const uint64_t gpu_ns = launch(argv[1], turn);
 		const uint64_t now = now_ns();
-		worst_ns = now - before > worst_ns ? now - before : worst_ns;
+		uint64_t own_ns = now - before;
+		worst_ns = own_ns > worst_ns ? own_ns : worst_ns;
+		if (own_ns > LONG_NS) {
+			const uint64_t waited_ns = without_cpu_ns();
+			own_ns -= waited_ns - cpu_waited_ns < own_ns ? waited_ns - cpu_waited_ns : own_ns;
+			cpu_waited_ns = waited_ns;
+		}
+		worst_own_ns = own_ns > worst_own_ns ? own_ns : worst_own_ns;
 		done_ns += gpu_ns;
 		before = now;
 		last = stream_of(argv[1], turn);
@@ -291,9 +316,9 @@ int main(int argc, char **argv)
 	}
 	marks_end(last);
 	printf("{\"gpu_ns\": %llu, \"elapsed_ns\": %llu, \"worst_ns\": %llu, "
-	       "\"from_ns\": %llu, \"cpu_ns\": %llu, ",
+	       "\"worst_own_ns\": %llu, \"from_ns\": %llu, \"cpu_ns\": %llu, ",
 	       (unsigned long long)done_ns, (unsigned long long)(now_ns() - from),
-	       (unsigned long long)worst_ns, (unsigned long long)from,
+	       (unsigned long long)worst_ns, (unsigned long long)worst_own_ns, (unsigned long long)from,
 	       (unsigned long long)(cpu_ns() - cpu_from));
 	printf("\"first_end_ns\": %llu, \"first_gpu_ns\": %llu, \"last_end_ns\": %llu, \"seconds\": [",
 	       (unsigned long long)first_end_ns, (unsigned long long)first_gpu_ns,

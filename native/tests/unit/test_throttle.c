@@ -92,7 +92,7 @@ int main(void)
 		EXPECT(kind != larger && kind != costs_kind(&other, 132));
 		EXPECT_EQUAL(costs_kind(&one, 133), kind);
 		EXPECT_EQUAL(costs_get(kind), 0);
-		EXPECT_EQUAL(costs_first_ns(kind, 7), 7);
+		EXPECT_EQUAL(costs_first_ns(kind, 7), 0);
 		EXPECT_EQUAL(costs_first_ns(kind, 9), 7);
 		costs_learn(kind, 1000, COSTS_EXACTLY);
 		EXPECT_EQUAL(costs_get(kind), 1000);
@@ -107,6 +107,16 @@ int main(void)
 		costs_learn(kind, 311, COSTS_ABOUT_AT_MOST);
 		EXPECT_EQUAL(costs_get(kind), 461);
 		EXPECT_EQUAL(costs_get(larger), 0);
+	}
+
+	CHECK("what is about so much, a little more or less, seems neither cheaper nor dearer")
+	{
+		static const int noisy;
+		const uint64_t kind = costs_kind(&noisy, 132);
+		costs_learn(kind, 5000, COSTS_EXACTLY);
+		for (int i = 0; i < 1000; i++)
+			costs_learn(kind, i % 2 ? 5300 : 4700, COSTS_ABOUT_AT_MOST);
+		EXPECT(costs_get(kind) > 4900 && costs_get(kind) < 5100);
 	}
 
 	CHECK("the shared word is charged and corrected")
