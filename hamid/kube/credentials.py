@@ -15,13 +15,13 @@ from __future__ import annotations
 import base64
 import binascii
 import ssl
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import yaml
 
+from hamid.aiokit.memory_file import memory_file
 from hamid.errors import SettingsError
 from hamid.kube.errors import Unauthorized
 
@@ -234,18 +234,15 @@ def _cluster_tls(cluster: dict[str, Any], user: dict[str, Any], *, path: Path) -
     key = _pem(user, "client-key", path=path)
     if certificate is None:
         return tls
-    # ssl reads a certificate chain from files only.
-    with tempfile.NamedTemporaryFile("w", prefix="hamid-", suffix=".pem") as both:
-        both.write(f"{certificate}\n{key or ''}\n")
-        both.flush()
-        try:
+    try:
+        with memory_file(f"{certificate}\n{key or ''}\n".encode()) as both:
             # A password that is wrong, so that for a key that has one nobody is asked on the terminal.
-            tls.load_cert_chain(both.name, password="")
-        except ssl.SSLError as error:
-            raise SettingsError(
-                f"{path}: the client certificate and key do not fit or are not PEM: {error}",
-                hint="check client-certificate(-data) and client-key(-data); no key may have a password",
-            ) from error
+            tls.load_cert_chain(both, password="")
+    except ssl.SSLError as error:
+        raise SettingsError(
+            f"{path}: the client certificate and key do not fit or are not PEM: {error}",
+            hint="check client-certificate(-data) and client-key(-data); no key may have a password",
+        ) from error
     return tls
 
 

@@ -254,8 +254,12 @@ class Registrar:
     def _remove_stale_sockets(self) -> None:
         # Left by a daemon that was killed; harmless, but they would pile up.
         for path in self.directory.glob(f"{self.socket_prefix}-*.sock"):
-            log.info("stale socket removed", socket=path.name)
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:  # whether a new one can be made there, registering says
+                log.warning("stale socket stays", socket=str(path), reason=error.strerror)
+            else:
+                log.info("stale socket removed", socket=path.name)
 
     def _publish(
         self, *, is_registered: bool, reason: str, registered_count: int | None = None

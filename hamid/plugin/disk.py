@@ -17,7 +17,12 @@ def needing_the_disk(what: str, *, then: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        is_in_the_way = isinstance(error, NotADirectoryError | FileExistsError | IsADirectoryError)
+        mend = (
+            f"move away what is in the way at {error.filename}"
+            if is_in_the_way
+            else "free or mend that disk of the node"
+        )
         raise StateError(
-            f"{what}: {error.strerror or error}",
-            hint=f"free or mend that disk of the node{then and f', then {then}'}",
+            f"{what}: {error.strerror or error}", hint=f"{mend}{then and f', then {then}'}"
         ) from error

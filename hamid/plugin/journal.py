@@ -115,17 +115,25 @@ class Journal:
         """Read what an earlier run of the daemon granted, the oldest file first.
 
         Raises:
-            StateError: there is no such directory, and it cannot be made.
+            StateError: there is no such directory and it cannot be made, or nothing can be added
+                to it: who offers cards must be able to write down who gets them.
         """
         with needing_the_disk(f"the journal of grants in {self.directory} cannot be opened"):
             grants = await self.thread.call(_read_all, self.directory)
         for grant in grants:
             await self._keep(grant)
         log.info("journal read", grants=len(self._by_id))
-        await self.prepare()
+        with needing_the_disk(f"the journal of grants in {self.directory} takes none"):
+            await self._prepare_missing()
 
     async def prepare(self) -> None:
         """Make empty files where less than half are left; not while somebody waits for a grant."""
+        try:
+            await self._prepare_missing()
+        except OSError as error:  # whoever writes a grant will say so
+            log.debug("no files prepared", error=repr(error))
+
+    async def _prepare_missing(self) -> None:
         missing = self.prepared_most - len(self._prepared)
         # Containers start side by side, and each would make as many.
         if self._is_preparing or 2 * missing <= self.prepared_most:
@@ -134,9 +142,6 @@ class Journal:
         self._is_preparing = True
         try:
             await self.thread.call(_prepare, self.directory, fresh)
-        except OSError as error:  # whoever writes a grant will say so
-            log.debug("no files prepared", error=repr(error))
-        else:
             self._prepared += fresh
         finally:
             self._is_preparing = False

@@ -16,17 +16,12 @@ Invariants:
 from __future__ import annotations
 
 import hashlib
-import os
 import ssl
-import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from hamid.aiokit.memory_file import memory_file
 from hamid.web.errors import CertificateError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NO_CERTIFICATE_YET: Final = ssl.AlertDescription.ALERT_DESCRIPTION_INTERNAL_ERROR
 
@@ -113,7 +108,7 @@ class ServerTls:
 def load_into(context: ssl.SSLContext, material: TlsMaterial) -> None:
     """Give the context its certificate, key and CAs."""
     try:
-        with _as_file(material.certificate_pem + b"\n" + material.key_pem) as path:
+        with memory_file(material.certificate_pem + b"\n" + material.key_pem) as path:
             # A password that is wrong, so that for a key that has one nobody is asked on the terminal.
             context.load_cert_chain(path, password="")
         if material.client_ca_pem:
@@ -125,19 +120,3 @@ def load_into(context: ssl.SSLContext, material: TlsMaterial) -> None:
             hint="give a PEM certificate, the private key it was made for, without a password, and "
             "the CA's PEM",
         ) from error
-
-
-@contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
-    """A path to the content, for `ssl` reads certificates from files only."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            yield f"/proc/self/fd/{descriptor}"
-    else:
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(content)
-            file.flush()
-            yield file.name

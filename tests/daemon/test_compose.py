@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 import orjson
 import pytest
@@ -34,6 +35,17 @@ async def test_all_parts_come_up_and_say_so(around):
     assert await served.get("/healthz") == (200, {"status": "ok"})
     _, body = await served.get("/readyz")
     assert body["conditions"]["scheduler"]["reason"] == "leads"
+    await served.stop()
+
+
+async def test_who_only_schedules_needs_no_disk(around, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/proc/none")
+    settings = around.settings("other")
+    nowhere = replace(settings.plugin, state_dir=Path("/proc/none"), cdi_dir=Path("/proc/none"))
+
+    served = await around.serve(replace(settings, plugin=nowhere))
+
+    await served.wait_until_ready("started", "scheduler", "certificates")
     await served.stop()
 
 

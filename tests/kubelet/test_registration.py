@@ -84,6 +84,17 @@ async def test_sockets_of_a_killed_daemon_are_removed_and_nobody_elses(short_pat
             assert other.exists()
 
 
+async def test_a_socket_that_stays_keeps_nobody_from_registering(short_path, assert_logged):
+    async with FakeKubelet(short_path) as kubelet:
+        stays = kubelet.device_plugin_directory / "hamid-0badcafe.sock"
+        stays.mkdir()  # which no unlink removes
+        registrar = make_registrar(kubelet)
+        async with running(registrar):
+            await registered(registrar)
+
+    assert_logged("stale socket stays", socket=str(stays))
+
+
 @pytest.mark.parametrize("features", [FakeFeatures(), BY_NAME], ids=["1.37", "before 1.37"])
 async def test_a_restarted_kubelet_is_registered_with_again(short_path, features):
     async with FakeKubelet(short_path, features=features) as kubelet:

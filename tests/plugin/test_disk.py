@@ -25,6 +25,15 @@ def test_where_nothing_is_to_be_done_afterwards_nothing_is_said():
     assert caught.value.hint == "free or mend that disk of the node"
 
 
+def test_what_is_in_the_way_is_named(tmp_path):
+    (tmp_path / "journal").touch()
+
+    for make in (tmp_path / "journal", tmp_path / "journal" / "inner"):
+        with pytest.raises(StateError) as caught, needing_the_disk("it fails"):
+            make.mkdir()
+        assert caught.value.hint == f"move away what is in the way at {make}"
+
+
 def test_other_errors_are_not_the_disks():
     with pytest.raises(ZeroDivisionError), needing_the_disk("it fails"):
         raise ZeroDivisionError

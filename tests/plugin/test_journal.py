@@ -402,8 +402,12 @@ async def test_a_disk_that_takes_nothing_is_named_and_nothing_counts_as_granted(
 async def test_a_place_that_is_no_directory_is_named(directory, thread):
     directory.touch()
 
-    with pytest.raises(StateError, match=r"journal of grants in .*/journal cannot be opened"):
+    with pytest.raises(
+        StateError, match=r"journal of grants in .*/journal cannot be opened"
+    ) as caught:
         await opened(directory, thread)
+
+    assert caught.value.hint == f"move away what is in the way at {directory}"
 
 
 async def test_an_old_file_that_stays_keeps_no_new_grant_from_counting(

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hamid.errors import SettingsError
+from hamid.errors import SettingsError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +21,21 @@ _LONGEST_PARENT: Final = 40
 
 @contextmanager
 def short_directory() -> Iterator[Path]:
-    """A directory for sockets and state, removed at the end."""
-    parent = tempfile.gettempdir()
-    if len(parent) > _LONGEST_PARENT:
-        parent = "/tmp"  # noqa: S108 - mkdtemp makes a directory that is ours alone
-    directory = Path(tempfile.mkdtemp(prefix="hamid-", dir=parent))
+    """A directory for sockets and state, removed at the end.
+
+    Raises:
+        StateError: none can be made.
+    """
+    try:
+        parent = tempfile.gettempdir()
+        if len(parent) > _LONGEST_PARENT:
+            parent = "/tmp"  # noqa: S108 - mkdtemp makes a directory that is ours alone
+        directory = Path(tempfile.mkdtemp(prefix="hamid-", dir=parent))
+    except OSError as error:
+        raise StateError(
+            f"no temporary directory can be made: {error}",
+            hint="free or mend that disk, or set TMPDIR to a directory that can be written",
+        ) from error
     try:
         yield directory
     finally:

@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 from hamid.daemon.simulate import ground
-from hamid.errors import SettingsError
+from hamid.errors import SettingsError, StateError
 
 
 def test_the_directory_is_gone_after_the_block():
@@ -24,6 +24,18 @@ def test_the_directory_is_short_where_the_usual_place_is_not(monkeypatch, tmp_pa
 
     with ground.short_directory() as directory:
         assert len(str(directory)) < 40
+
+
+def test_a_place_that_takes_no_directory_is_named(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/none")
+
+    with (
+        pytest.raises(StateError, match=r"no temporary directory .*/proc/none") as caught,
+        ground.short_directory(),
+    ):
+        pass
+
+    assert "TMPDIR" in caught.value.hint
 
 
 def test_a_port_in_use_is_left_to_the_system():
