@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from hamid.sched.placement.preemption import HeldNode, Holder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from hamid.codec.disruption_budget import Budget
     from hamid.codec.extender import NodeVictims
@@ -33,6 +33,7 @@ class Holdings:
         budgets: those of the cluster.
         spared: whom the Eviction API has refused to evict; None where it is not asked. It refuses
             whom several budgets count, too, whatever these allow.
+        fresh: nodes on which room was freed since the pod was tried: it may fit there as they are.
         now_s: seconds since the epoch.
     """
 
@@ -40,12 +41,15 @@ class Holdings:
     victims: frozenset[str] = frozenset()
     budgets: Sequence[Budget] = ()
     spared: frozenset[str] | None = None
+    fresh: frozenset[str] = frozenset()
     now_s: float = 0.0
 
     def on(
         self, nodes: Mapping[str, NodeSnapshot], given: Mapping[str, NodeVictims]
-    ) -> tuple[HeldNode, ...]:
+    ) -> Iterator[HeldNode]:
         """The nodes with those that hold their cards; without those where nobody has to go.
+
+        Worked up by whoever goes through them.
 
         Args:
             nodes: as the pod sees them that is to get room.
@@ -59,16 +63,14 @@ class Holdings:
             if each.allocation is not None and each.node_name in holders:
                 found = self._holder(each, each.allocation, budgets.get(each.namespace, ()))
                 holders[each.node_name].append(found)
-        return tuple(
-            HeldNode(
-                node=node,
-                holders=tuple(holders[name]),
-                given=frozenset(given[name].pod_uids),
-                violations=given[name].violations,
-            )
-            for name, node in nodes.items()
-            if holders[name] or given[name].pod_uids
-        )
+        for name, node in nodes.items():
+            if holders[name] or given[name].pod_uids or name in self.fresh:
+                yield HeldNode(
+                    node=node,
+                    holders=tuple(holders[name]),
+                    given=frozenset(given[name].pod_uids),
+                    violations=given[name].violations,
+                )
 
     def _holder(
         self, record: PodRecord, allocation: PodAllocation, budgets: Sequence[Budget]

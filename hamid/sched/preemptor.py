@@ -262,9 +262,10 @@ class Preemptor:
                 victims=self.nominations.victims(),
                 budgets=budgets,
                 spared=None if may_violate else frozenset(self._spared),
+                fresh=self._fresh_for(record),
                 now_s=asking.now_s,
             )
-            found = await asyncio.to_thread(_eviction, asking, holdings, nodes, given)
+            found = await asyncio.to_thread(eviction, asking, holdings.on(nodes, given))
             # What was free there may have been given away meanwhile, or promised to another.
             if found is None or self.sees(record, nodes[found.placement.node_name]):
                 break
@@ -274,6 +275,10 @@ class Preemptor:
         # Quotas are no shortage of cards: who is over them is not helped by any eviction.
         asked = charge(found.placement.allocation(record.pod_uid))
         return None if overdrafts(self.cache.bounds(record.payer), asked) else found
+
+    def _fresh_for(self, record: PodRecord) -> frozenset[str]:
+        last, freed = self.refused.tries().get(record.pod_uid), self.cache.freed
+        return frozenset() if last is None else freed.since(last.serial, among=last.node_names)
 
     def seen_by(self, record: PodRecord, names: Iterable[str]) -> Mapping[str, NodeSnapshot]:
         """Those of the nodes that are known, as the pod has to see them now."""
@@ -386,12 +391,3 @@ class Preemptor:
             message=f"evicted from {victim.node_name}: its cards are needed by pod "
             f"{record.pod_key} of priority {record.priority}; this pod has {victim.priority}",
         )
-
-
-def _eviction(
-    asking: Asking,
-    holdings: Holdings,
-    nodes: Mapping[str, NodeSnapshot],
-    given: Mapping[str, NodeVictims],
-) -> Eviction | None:
-    return eviction(asking, holdings.on(nodes, given))

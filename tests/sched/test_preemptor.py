@@ -356,6 +356,19 @@ async def test_a_pod_that_leaves_anyway_is_waited_for(crowd):
     assert [found.node_name for found in crowd.world.extender.nominations]
 
 
+async def test_nobody_is_evicted_where_there_is_room_by_now(crowd):
+    """A node without any pod could be used again, and kube-scheduler has yet to try."""
+    crowd.nodes[1] = registered("node-b", make_devices(1), cordoned=["card-0"])
+    await crowd.place(pod("low"))
+    await crowd.refuse(pod("urgent", priority=10))
+    crowd.world.cache.take_node(registered("node-b", make_devices(1)))
+
+    await crowd.preemptor.step()
+
+    assert "low" in await crowd.names()
+    assert [found.node_name for found in crowd.world.extender.nominations] == ["node-b"]
+
+
 async def node_of(crowd, call):
     return (await crowd.world.pod(call))["spec"]["nodeName"]
 
