@@ -72,6 +72,20 @@ async def test_what_is_reserved_is_not_offered_again(world):
     world.assert_books_are_right()
 
 
+async def test_what_is_reserved_is_not_offered_again_though_decisions_take_long(world):
+    """Nodes are looked at in slices, with pauses in which others are decided about."""
+    nodes = [registered(f"n{n:02}", make_devices(1, memory_mib=8_000)) for n in range(20)]
+    two = tuple(container_object(name, {"gpu": 1, "gpumem": 4_000}) for name in "ab")
+    calls = await world.create(*nodes, *(waiting(name=f"p{n}", containers=two) for n in range(30)))
+
+    async with asyncio.TaskGroup() as group:
+        answers = [group.create_task(world.filter(call)) for call in calls]
+
+    assert sum(bool(answer.result().node_names) for answer in answers) == 20
+    assert len({kept.allocation.node_name for kept in world.cache.reservations()}) == 20
+    world.assert_books_are_right()
+
+
 async def _both(world, calls):
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(world.filter(call, "node-a")) for call in calls]

@@ -107,6 +107,20 @@ async def test_report_d9_of_two_at_once_one_passes(world):
     assert used(world).memory_mib == 8_000
 
 
+async def test_report_d9_of_many_at_once_no_more_pass_though_decisions_take_long(world):
+    """Nodes are looked at in slices, with pauses in which others are decided about."""
+    nodes = [registered(f"n{n:02}", make_devices(2)) for n in range(20)]
+    two = tuple(container_object(name, {"gpu": 1, "gpumem": 4_000}) for name in "ab")
+    pods = (waiting(name=f"p{n}", containers=two) for n in range(9))
+    calls = await world.create(*nodes, quota_object(gpumem=24_000), *pods)
+
+    async with asyncio.TaskGroup() as group:
+        answers = [group.create_task(world.filter(call)) for call in calls]
+
+    assert sum(bool(answer.result().node_names) for answer in answers) == 3
+    assert used(world).memory_mib == 24_000
+
+
 async def test_report_d9_a_failed_bind_gives_all_back_and_the_loser_fits(world):
     winner, loser = await world.create(
         registered(devices=make_devices(2)),

@@ -38,6 +38,7 @@ def test_a_trace_is_replayed_as_recorded(files):
     assert done.exit_code == 0, done.output
     assert "fragmentation" in done.stdout
     assert "40.83" in done.stdout  # 2.45 of 6 cards
+    assert "100%" in done.stderr  # what is left of the bar
 
 
 OPENB_NODES = """sn,cpu_milli,memory_mib,gpu,model

@@ -1,14 +1,25 @@
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
+from hamid.model.request import PolicyName
+from hamid.sched.placement import topology
+from hamid.sched.placement.place import NodePlacement, place_on_node
+from hamid.sched.placement.policy import Policies
 from hamid.sched.placement.topology import (
     best_linked,
     link_cost,
     link_cost_between_nodes,
     numa_count,
 )
-from tests.sched.builders import make_device, make_devices, make_node
+from tests.sched.builders import (
+    make_container,
+    make_device,
+    make_devices,
+    make_node,
+    make_request,
+)
 
 
 def links(count, **pairs):
@@ -52,6 +63,30 @@ def best(matrix, count):
 )
 def test_the_best_set(matrix, count, chosen):
     assert best(matrix, count) == chosen
+
+
+def test_sets_are_ordered_once_for_all_nodes_that_are_linked_alike(monkeypatch):
+    """However many nodes there are, and whatever is taken of their cards."""
+    ordered = []
+    quality = topology._quality
+
+    def counting(matrix, positions):
+        ordered.append(positions)
+        return quality(matrix, positions)
+
+    monkeypatch.setattr(topology, "_quality", counting)
+    matrix = links(7, l1_3=9)
+    nodes = [
+        replace(make_node(f"node-{n}", make_devices(7, memory_mib=1_000 + n)), links=matrix)
+        for n in range(20)
+    ]
+    request = make_request(make_container(device_count=3))
+    by_links = Policies(node=(PolicyName.BINPACK,), device=(PolicyName.TOPOLOGY_AWARE,))
+
+    for node in nodes:
+        assert isinstance(place_on_node(request, node, policies=by_links), NodePlacement)
+
+    assert sorted(ordered) == list(combinations(range(7), 3))
 
 
 def test_without_links_all_sets_are_alike():
