@@ -199,6 +199,7 @@ class SchedulerRole:
             nominations=self.extender.nominations,
             leadership=self.elector,
             settings=self.settings.sched,
+            scheduler_name=self.settings.admission.scheduler_name,
             clock=self.ports.clock,
             wall_clock=self.ports.wall_clock,
             metrics=self.waker_metrics,

@@ -43,7 +43,6 @@ _SYSTEM_NAMESPACE: Final = "kube-system"
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 """The lowest of the classes that Kubernetes keeps for itself."""
 _NODE_RULES: Final = (
-    "schedulerName",
     "nodeSelector",
     "affinity",
     "tolerations",
@@ -78,6 +77,7 @@ class PodRecord:
         is_protected: it is never evicted: of the system, or its kubelet's own.
         labels: of pods that have a node.
         payer: whose quotas it is charged to; None where there is nothing to charge.
+        scheduler_name: who is to place it.
         node_rules: of pods that wait; where equal, kube-scheduler lets them onto the same nodes, as
             far as neither amounts nor volumes have a say.
     """
@@ -101,6 +101,7 @@ class PodRecord:
     is_protected: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     payer: Payer | None = None
+    scheduler_name: str = ""
     node_rules: str = ""
 
     @property
@@ -175,6 +176,7 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
         is_protected=_is_protected(meta, spec),
         labels=(meta.get("labels") or {}) if node_name else {},
         payer=payer,
+        scheduler_name=sys.intern(spec.get("schedulerName") or ""),
         node_rules=_node_rules(spec) if request is not None else "",
     )
 

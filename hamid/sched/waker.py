@@ -104,6 +104,7 @@ class Waker:
     """Wakes waiting pods; one for each term of leading.
 
     Attributes:
+        scheduler_name: of the pods that ask us; pods of others are none of our business.
         clock: monotonic.
         wall_clock: seconds since the epoch, for the annotation.
         rest_s: how long to rest after the last round, beside `wake_delay_s`.
@@ -115,6 +116,7 @@ class Waker:
     nominations: Nominations
     leadership: Leadership
     settings: SchedSettings
+    scheduler_name: str
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
     metrics: WakerMetrics
@@ -167,7 +169,9 @@ class Waker:
         if not self._has_begun:
             self._has_begun, self._began_at_s = True, self.clock()
             self._inherited = {
-                record.pod_uid for record in self.cache.pod_records() if record.request is not None
+                record.pod_uid
+                for record in self.cache.pod_records()
+                if record.request is not None and record.scheduler_name == self.scheduler_name
             }
             self.cache.freed.everywhere()
 

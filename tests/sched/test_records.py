@@ -30,7 +30,6 @@ def test_a_pod_that_asks_for_nothing_is_kept_while_it_waits():
 @pytest.mark.parametrize(
     "rules",
     [
-        {"schedulerName": "another"},
         {"nodeSelector": {"zone": "a"}},
         {"affinity": {"nodeAffinity": {}}},
         {"tolerations": [{"operator": "Exists"}]},
@@ -47,6 +46,11 @@ def test_a_waiting_pod_says_what_its_spec_says_of_nodes(rules):
     assert plain.node_rules != ruled.node_rules
     assert alike.node_rules is ruled.node_rules
     assert read(bound(**rules)).node_rules == ""
+
+
+def test_a_pod_says_who_is_to_place_it():
+    assert read(waiting(schedulerName="volcano")).scheduler_name == "volcano"
+    assert read(waiting()).scheduler_name == ""
 
 
 def test_a_bound_pod_has_its_allocation_and_no_request():

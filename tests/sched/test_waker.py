@@ -12,6 +12,7 @@ from tests.sched.builders import make_allocation, make_devices, make_share
 from tests.sched.objects import modified, quota_object, registered, waiting
 from tests.sched.world import World
 
+OURS = "hamid-scheduler"
 ONE_CARD = registered(devices=make_devices(1))
 
 
@@ -27,6 +28,7 @@ class Crowd:
             nominations=world.extender.nominations,
             leadership=world.leadership,
             settings=world.settings,
+            scheduler_name=OURS,
             clock=world.clock,
             wall_clock=lambda: 1_755_757_239.5,
             metrics=WakerMetrics.declared_in(world.registry),
@@ -213,8 +215,11 @@ async def test_what_kube_scheduler_never_asked_about_is_not_woken(crowd):
 
 async def test_what_waits_when_a_term_begins_is_woken_once_if_it_fits():
     crowd = Crowd()
-    fits, too_large = await crowd.world.create(
-        ONE_CARD, waiting("fits", mib=30_000), waiting("large", mib=50_000)
+    fits, too_large, foreign = await crowd.world.create(
+        ONE_CARD,
+        waiting("fits", mib=30_000, schedulerName=OURS),
+        waiting("large", mib=50_000, schedulerName=OURS),
+        waiting("foreign", mib=1_000, schedulerName="volcano"),
     )
 
     assert not await crowd.waker.step()
@@ -224,6 +229,7 @@ async def test_what_waits_when_a_term_begins_is_woken_once_if_it_fits():
 
     assert await crowd.is_woken(fits)
     assert not await crowd.is_woken(too_large)
+    assert not await crowd.is_woken(foreign)  # whose pods are never changed
 
 
 async def test_who_does_not_lead_wakes_nobody(crowd):
@@ -343,7 +349,9 @@ async def test_one_that_was_looked_at_in_vain_is_looked_at_again_once_more_is_fr
 
 async def test_all_nodes_are_looked_through_once_however_many_wait_when_a_term_begins():
     crowd = Crowd()
-    await crowd.world.create(ONE_CARD, *(waiting(f"uid-{n}", mib=50_000) for n in range(9)))
+    await crowd.world.create(
+        ONE_CARD, *(waiting(f"uid-{n}", mib=50_000, schedulerName=OURS) for n in range(9))
+    )
     await crowd.waker.step()
     crowd.world.clock.advance(6)
     snapshots, looks = crowd.world.cache.snapshots, []
