@@ -142,9 +142,7 @@ def read_pod(pod: JsonObject, *, names: ResourceNames, defaults: RequestDefaults
     meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     node_name = spec.get("nodeName") or ""
     is_ended = has_ended(pod)
-    request: PodRequest | None = None
-    allocation: PodAllocation | None = None
-    payer: Payer | None = None
+    request = allocation = payer = None
     problem = ""
     try:
         if node_name and not is_ended:
