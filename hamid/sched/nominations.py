@@ -7,8 +7,8 @@ nodes that others look at.
 
 Invariants:
 
-1. At most one nomination a pod; it ends when the pod is bound or gone, when it was placed, and
-   when its time is over.
+1. At most one nomination a pod; it ends when the pod is bound or gone, when it was placed, when its
+   time is over, and when a pod of higher priority is to get of the same devices.
 2. The pod itself, and those of higher priority, see the nodes without it.
 """
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from hamid.model.allocation import PodAllocation
+    from hamid.model.device import DeviceUuid
     from hamid.model.node import NodeSnapshot
 
 
@@ -49,6 +50,19 @@ class Nomination:
     def node_name(self) -> str:
         """Where."""
         return self.allocation.node_name
+
+    @property
+    def devices(self) -> frozenset[DeviceUuid]:
+        """What it gets parts of."""
+        return frozenset(s.device_uuid for c in self.allocation.containers for s in c.shares)
+
+    def overtakes(self, other: Nomination) -> bool:
+        """Whether it takes devices that were kept for another of lower priority."""
+        return (
+            self.node_name == other.node_name
+            and self.priority > other.priority
+            and not self.devices.isdisjoint(other.devices)
+        )
 
 
 class _Laid(NamedTuple):
@@ -78,10 +92,17 @@ class Nominations:
         """That of this pod."""
         return self._by_uid.get(pod_uid)
 
-    def put(self, nomination: Nomination) -> None:
-        """Keep room for its pod, instead of what was kept."""
+    def put(self, nomination: Nomination) -> tuple[str, ...]:
+        """Keep room for its pod, instead of what was kept.
+
+        Returns the pods for which none is kept any more: that is the room.
+        """
         self.drop(nomination.pod_uid)
+        overtaken = tuple(found.pod_uid for found in self if nomination.overtakes(found))
+        for pod_uid in overtaken:
+            self.drop(pod_uid)
         self._by_uid[nomination.pod_uid] = nomination
+        return overtaken
 
     def drop(self, pod_uid: str) -> None:
         """Keep no room for the pod any more."""

@@ -315,7 +315,7 @@ class Preemptor:
         """Keep the cards for the pod until those evicted for it are gone."""
         victims = frozenset(given.pod_uids) | {holder.pod_uid for holder in found.victims}
         grace_s = longest_grace_s(self.cache, victims, found.placement.node_name, self.wall_clock())
-        self.nominations.put(
+        overtaken = self.nominations.put(
             Nomination(
                 allocation=found.placement.allocation(record.pod_uid),
                 priority=record.priority,
@@ -323,6 +323,8 @@ class Preemptor:
                 expires_at=self.clock() + grace_s + _MARGIN_S,
             )
         )
+        for pod_uid in overtaken:
+            self._looked_at.pop(pod_uid, None)
         self.metrics.preemptions.labels("nominated").inc()
         log.info(
             "room promised",

@@ -11,11 +11,21 @@ class Kept:
         self.freed = []
         self.nominations = Nominations(clock=self.clock, freed=self.freed.append)
 
-    def nominate(self, uid="high", *, mib=10_000, node="node-a", priority=10, ttl_s=60, victims=()):
-        self.nominations.put(
+    def nominate(
+        self,
+        uid="high",
+        *,
+        mib=10_000,
+        node="node-a",
+        card="card-a",
+        priority=10,
+        ttl_s=60,
+        victims=(),
+    ):
+        return self.nominations.put(
             Nomination(
                 allocation=make_allocation(
-                    make_share("card-a", memory_mib=mib), uid=uid, node_name=node
+                    make_share(card, memory_mib=mib), uid=uid, node_name=node
                 ),
                 priority=priority,
                 victims=frozenset(victims),
@@ -95,6 +105,26 @@ def test_a_pod_has_one_at_most(kept):
     kept.nominate(mib=5_000)
 
     assert kept.free_mib() == 35_000
+
+
+@pytest.mark.parametrize(
+    ("other", "is_over"),
+    [
+        pytest.param({"priority": 11}, True, id="higher priority takes the same cards"),
+        pytest.param({"priority": 10}, False, id="equal priority does"),
+        pytest.param(
+            {"priority": 11, "node": "node-b"}, False, id="it takes those of another node"
+        ),
+        pytest.param({"priority": 11, "card": "card-b"}, False, id="it takes other cards"),
+    ],
+)
+def test_one_ends_when_another_of(kept, other, is_over):
+    kept.nominate("low", priority=10)
+
+    assert kept.nominate("high", **other) == (("low",) if is_over else ())
+
+    assert (kept.nominations.get("low") is None) is is_over
+    assert kept.nominations.get("high") is not None
 
 
 def test_all_are_forgotten_when_another_replica_leads(kept):

@@ -445,3 +445,20 @@ async def test_what_was_known_of_refusals_when_it_led_before_counts_no_more(crow
         await asyncio.wait_for(crowd.preemptor.run(), timeout=0.01)
 
     assert not crowd.world.extender.refused.tries()
+
+
+async def test_one_whose_room_goes_to_a_pod_of_higher_priority_gets_other_room(crowd):
+    """And not only once the time is over for which its own was promised."""
+    await crowd.place(pod("low-1", grace_s=20), pod("low-2", priority=1, grace_s=20))
+    (first,) = await crowd.refuse(pod("first", priority=10))
+    await crowd.preemptor.step()
+    assert [found.node_name for found in crowd.world.extender.nominations] == ["node-a"]
+    await crowd.world.sync()
+    (above,) = await crowd.refuse(pod("above", priority=20))
+
+    await crowd.preemptor.step()
+    await crowd.preemptor.step()
+
+    promised = {found.pod_uid: found.node_name for found in crowd.world.extender.nominations}
+    assert promised == {above.uid: "node-a", first.uid: "node-b"}
+    assert crowd.count("evicted") == 2
