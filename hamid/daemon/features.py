@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hamid.kube.port import KubePort
     from hamid.kubelet.registration import Registration
     from hamid.plugin.admission_view import AdmissionView
+    from hamid.plugin.grants import GrantFiles
 
 log = structlog.get_logger(__name__)
 
@@ -93,6 +94,11 @@ class KubeletFeatures:
     has_pod_resources_get: bool
     has_pods_api: bool
 
+    @property
+    def takes_cdi_names(self) -> bool:
+        """Whether it hands the names of CDI devices on to the runtime."""
+        return self.version is None or self.version >= CDI_DEVICES_SINCE
+
     def lacks(self, grant_mode: GrantMode) -> tuple[str, ...]:
         """What is missed, each with what it costs, in words."""
         missing = []
@@ -111,23 +117,27 @@ class KubeletFeatures:
                 "there is no Pods API (on since 1.37): the kubelet tells pods apart by name only, so "
                 "one of the same name as its predecessor is known for sure when its container starts"
             )
-        if grant_mode is GrantMode.CDI and self.version and self.version < CDI_DEVICES_SINCE:
+        if grant_mode is GrantMode.CDI and not self.takes_cdi_names:
             missing.append(
-                f"the kubelet {self.version} drops CDI names (on since {CDI_DEVICES_SINCE}): "
-                "containers get neither device nor limits; set plugin.grant_mode to env"
+                f"the kubelet {self.version} drops CDI names (on since {CDI_DEVICES_SINCE}): containers "
+                "get devices and limits as with plugin.grant_mode env, and one for which the cards of "
+                "another were guessed does not start"
             )
         return tuple(missing)
 
 
 @dataclass(slots=True, kw_only=True)
 class KubeletProbe:
-    """Looks what the kubelet has, each time it has registered us: it may be a newer one; a service."""
+    """Looks what the kubelet has, each time it has registered us: it may be a newer one; a service.
+
+    Of CDI names it tells those who write grants.
+    """
 
     registration: Latest[Registration]
     view: AdmissionView
     kube: KubePort
     node_name: str
-    grant_mode: GrantMode
+    files: GrantFiles
     name: str = "kubelet-probe"
     _said: set[str] = field(default_factory=set)
     _looked_count: int = 0
@@ -148,7 +158,8 @@ class KubeletProbe:
             has_pod_resources_get=self.view.pod_resources.can_get,
             has_pods_api=await self._has_pods_api(),
         )
-        for missing in features.lacks(self.grant_mode):
+        self.files.takes_cdi_names = features.takes_cdi_names
+        for missing in features.lacks(self.files.mode):
             if missing not in self._said:
                 log.info("kubelet lacks a feature", version=str(features.version), cost=missing)
             self._said.add(missing)

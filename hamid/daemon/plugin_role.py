@@ -278,6 +278,7 @@ async def _device_plugin(
             directory=own.state_dir / "grants",
             cdi_dir=own.cdi_dir,
             mode=own.grant_mode,
+            takes_cdi_names=False,  # until the kubelet was looked at; without names all works, too
             library=library,
             thread=thread,
             host_root=settings.nvml.host_root,
@@ -357,7 +358,7 @@ def _later_services(
         view=role.plugin.view,
         kube=ports.kube,
         node_name=settings.identity.node_name,
-        grant_mode=settings.plugin.grant_mode,
+        files=role.plugin.files,
     )
     reconciler = OnceListed(service=role.reconciler, synced=role.pods_synced)
     samplers = (LoadSampler(lender=lender), MemoryWeigher(lender=lender))

@@ -56,6 +56,8 @@ class GrantFiles:
     Args:
         directory: holds a directory per grant.
         node_by_uuid: the device node of each card; replaced when the inventory changes.
+        takes_cdi_names: the kubelet hands them on to the runtime. One that drops them is answered
+            in CDI mode, too, as by environment: else a container would start without limits.
         sharing_mode: of containers whose pods say nothing of it.
         trusts_mps: the node runs MPS, and the library need not cap whom MPS does.
     """
@@ -66,6 +68,7 @@ class GrantFiles:
     library: InstalledLibrary
     thread: OneThread
     host_root: Path
+    takes_cdi_names: bool = True
     terms: MemoryTerms = field(default_factory=MemoryTerms)
     node_by_uuid: Mapping[DeviceUuid, str] = field(default_factory=dict)
     sharing_mode: SharingMode = SharingMode.HARD
@@ -74,7 +77,7 @@ class GrantFiles:
     @property
     def can_mend(self) -> bool:
         """Whether a grant's devices can still be changed after the kubelet was answered."""
-        return self.mode is GrantMode.CDI
+        return self.mode is GrantMode.CDI and self.takes_cdi_names
 
     async def write(self, grant: Grant) -> ContainerGrant:
         """Write the grant's files, and return what the kubelet is answered.
@@ -133,7 +136,7 @@ class GrantFiles:
         return (self.host_root / node[1:]).exists()
 
     def _answer(self, grant_id: str, entering: Injection) -> ContainerGrant:
-        if self.mode is GrantMode.CDI:
+        if self.can_mend:
             # The id stands in the environment too: the kubelet's checkpoint keeps this answer,
             # and by the id we know at PreStartContainer which grant its entry is about.
             return ContainerGrant(

@@ -13,13 +13,14 @@ are on record both with the kubelet and in the journal is its owner all the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
 from hamid.errors import KubeletError
 from hamid.hooks.abi.contract import ENV_GRANT_ID
+from hamid.model.names import ENV_VISIBLE_DEVICES
 
 if TYPE_CHECKING:
     from hamid.kubelet.port import CheckpointEntry, CheckpointPort, PodResourcesPort
@@ -34,7 +35,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A container that holds the slots, the grant it was answered with, and its due shares."""
+    """A container that holds the slots, the grant it was answered with, and its due shares.
+
+    Attributes:
+        has_cards_in_answer: it is known to have been answered with the cards themselves, and not
+            with a CDI name.
+    """
 
     pod_uid: str
     namespace: str
@@ -44,6 +50,7 @@ class Owner:
     shares: tuple[DeviceShare, ...]
     priority: int | None
     sharing: Sharing
+    has_cards_in_answer: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +93,9 @@ class Owners:
             elif pod is not None and not pod.is_terminal:
                 _require_answer_of_ours(entry, pod)
                 grant = self._grant(entry.envs.get(ENV_GRANT_ID), pod, entry.container_name, slots)
-                owners += self._owner(pod, entry.container_name, grant)
+                found = self._owner(pod, entry.container_name, grant)
+                has_cards = ENV_VISIBLE_DEVICES in entry.envs
+                owners += [replace(owner, has_cards_in_answer=has_cards) for owner in found]
         return tuple(owners)
 
     def _remembered(self, entry: CheckpointEntry) -> Owner:

@@ -141,13 +141,13 @@ class DevicePlugin:
                 is_final=True,
             )
             if current is not None and current.finalized() != right:
-                self._mend(current, right)
+                self._mend(current, right, has_cards_in_answer=owner.has_cards_in_answer)
             if current != right:
                 await self.journal.write(right)
             await self.files.write(right)
         await self.journal.prepare()
 
-    def _mend(self, guessed: Grant, right: Grant) -> None:
+    def _mend(self, guessed: Grant, right: Grant, *, has_cards_in_answer: bool) -> None:
         """Say that a grant passes to its true owner, or refuse where that would do harm."""
         holder = self.pods.pod(guessed.pod_uid)
         is_held = guessed.is_final and holder is not None and not holder.is_terminal
@@ -159,7 +159,8 @@ class DevicePlugin:
                 hint="delete the pod, its controller makes a new one",
             )
         devices = {share.device_uuid for share in right.shares}
-        if devices != {share.device_uuid for share in guessed.shares} and not self.files.can_mend:
+        can_mend = self.files.can_mend and not has_cards_in_answer
+        if devices != {share.device_uuid for share in guessed.shares} and not can_mend:
             raise KubeletError(
                 f"container {right.container_name!r} of pod {right.pod_key} was answered with the "
                 f"cards of pod {guessed.pod_key}, and its environment can no longer be changed",

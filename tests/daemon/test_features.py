@@ -7,7 +7,7 @@ from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
 from hamid.daemon.features import KubeletProbe, discover
 from hamid.kube.fake import FakeApi, FakeFeatures, FakeKube
-from hamid.kube.port import NODES
+from hamid.kube.port import NODES, PatchKind
 from hamid.kubelet.fake import FakeFeatures as KubeletFeatures
 from hamid.kubelet.fake import FakeKubelet, GetSupport
 from hamid.kubelet.pod_resources import PodResourcesClient
@@ -94,7 +94,7 @@ async def probing(root, *, features=None, version="v1.37.2", mode=GrantMode.ENV)
             view=AdmissionView(pod_resources=resources, pods_api=pods_api),
             kube=kube,
             node_name=NODE,
-            grant_mode=mode,
+            files=SimpleNamespace(mode=mode, takes_cdi_names=False),
         )
         resources.close()
         pods_api.close()
@@ -130,6 +130,29 @@ async def test_what_a_kubelet_lacks_is_said_with_what_it_costs(short_path, chang
         assert any(what in cost for cost in told(logs))
 
 
+@pytest.mark.parametrize(
+    ("version", "takes_names"),
+    [("v1.28.9-gke.1", False), ("v1.29.0+k3s1", True), ("v1.37.2", True), ("strange", True)],
+)
+async def test_who_writes_grants_is_told_whether_the_kubelet_takes_names_of_cdi(
+    short_path, version, takes_names
+):
+    async with probing(short_path, version=version, mode=GrantMode.CDI) as probe:
+        await probe.step()
+
+        assert probe.files.takes_cdi_names is takes_names
+
+
+async def test_an_upgraded_kubelet_is_given_names_of_cdi_from_then_on(short_path):
+    async with probing(short_path, version="v1.28.9", mode=GrantMode.CDI) as probe:
+        await probe.step()
+        upgraded = {"status": {"nodeInfo": {"kubeletVersion": "v1.29.0"}}}
+        await probe.kube.patch(NODES, NODE, upgraded, kind=PatchKind.MERGE, subresource="status")
+        await probe.step()
+
+        assert probe.files.takes_cdi_names
+
+
 async def test_a_lack_is_said_once_however_often_the_kubelet_restarts(short_path, logs):
     features = KubeletFeatures(has_pods_api=False)
 
@@ -152,7 +175,7 @@ async def test_the_kubelet_is_looked_at_each_time_it_has_registered_us():
         view=SimpleNamespace(),
         kube=FakeKube(),
         node_name=NODE,
-        grant_mode=GrantMode.ENV,
+        files=SimpleNamespace(),
     )
 
     async with running(probe):

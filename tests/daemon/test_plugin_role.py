@@ -15,20 +15,20 @@ from hamid.codec.allocation_record import encode_allocation
 from hamid.codec.node_annotation import decode_node_inventory
 from hamid.daemon.plugin_role import PluginPorts, RoleMetrics, plugin_role
 from hamid.daemon.settings import HookSettings, Identity, NvmlSettings, Settings
-from hamid.hooks.abi.contract import LIVE_PAGE_NAME, USAGE_PAGE_NAME
+from hamid.hooks.abi.contract import LIMITS_DIR, LIVE_PAGE_NAME, USAGE_PAGE_NAME
 from hamid.hooks.abi.live import decode_live_page
 from hamid.hooks.abi.usage import USAGE_PAGE_BYTES
 from hamid.kube.fake import FakeKube, Fault, FaultKind
-from hamid.kube.port import NODES, PODS
+from hamid.kube.port import NODES, PODS, PatchKind
 from hamid.kube.watch import WatchMetrics
-from hamid.kubelet.fake import FakeContainer, FakeKubelet, FakePod, Phase
+from hamid.kubelet.fake import FakeContainer, FakeFeatures, FakeKubelet, FakePod, Phase
 from hamid.kubelet.metrics import KubeletMetrics
 from hamid.model.names import NODE_REGISTER, POD_ALLOCATION
 from hamid.model.quantities import MIB
 from hamid.nvml.fake import FakeNvml
 from hamid.nvml.profiles import simulated_cards
 from hamid.plugin.metrics import PluginMetrics
-from hamid.plugin.settings import PluginSettings
+from hamid.plugin.settings import GrantMode, PluginSettings
 from tests.builders import (
     container_object,
     make_allocation,
@@ -163,6 +163,41 @@ async def test_a_pod_runs_and_is_on_the_books_that_metrics_and_pages_show(world)
         assert role.usage_dirs() == {grant.grant_id: role.plugin.files.usage_dir(grant.grant_id)}
         assert pages["allocations"]["grants"] == (grant,)
         assert len(pages["devices"]["inventory"].devices) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "is_by_name"),
+    [
+        pytest.param("v1.28.9-gke.1", False, id="off unless a gate is set"),
+        pytest.param("v1.29.0", True, id="on"),
+    ],
+)
+async def test_by_cdi_containers_have_their_limits_also_where_the_kubelet_drops_its_names(
+    world, version, is_by_name, logs
+):
+    by_cdi = replace(world.settings.plugin, grant_mode=GrantMode.CDI)
+    world.settings = replace(world.settings, plugin=by_cdi)
+    world.kubelet.features = FakeFeatures(takes_cdi_devices=is_by_name)
+    status = {"status": {"nodeInfo": {"kubeletVersion": version}}}
+    await world.kube.patch(NODES, NODE, status, kind=PatchKind.MERGE, subresource="status")
+
+    async with world.registered() as role:
+        async with asyncio.timeout(30):
+            async for _ in every(0.01):
+                is_said = any("drops CDI names" in str(line.get("cost")) for line in logs)
+                if is_said or role.plugin.files.can_mend:
+                    break
+        pod = await world.bind()
+        await world.kubelet.run_pod(pod)
+        (grant,) = role.journal.grants()
+        given = world.kubelet.grant(pod.uid, "train")
+
+    (spec,) = world.settings.plugin.cdi_dir.iterdir()
+    assert bool(given.cdi_devices) is is_by_name
+    entered = spec.read_text() if is_by_name else repr(given)
+    assert CARDS[0].device.device_uuid in entered
+    assert LIMITS_DIR in entered
+    assert str(role.plugin.files.limits_dir(grant.grant_id)) in entered
 
 
 @pytest.mark.slow  # it waits for a look that is taken once a second

@@ -201,6 +201,19 @@ async def test_with_cdi_the_answer_is_a_name_and_all_else_is_in_the_spec(new_fil
     assert f"NVIDIA_VISIBLE_DEVICES={uuid(1)}" in edits["env"]
 
 
+async def test_a_kubelet_that_drops_cdi_names_is_answered_with_all_that_enters(new_files, host):
+    """Else the container would start without limits, and where images name all cards, with all."""
+    by_cdi, by_env = new_files(GrantMode.CDI), new_files(GrantMode.ENV)
+    by_cdi.takes_cdi_names = False
+
+    answer = await by_cdi.write(make_grant())
+
+    assert not by_cdi.can_mend
+    assert answer == await by_env.write(make_grant())
+    # For containers that were answered with its name before.
+    assert names_in(host / "cdi") == ["hamid-g1.json"]
+
+
 async def test_a_grant_rewritten_for_its_true_owner_keeps_its_name(new_files, host):
     files = new_files(GrantMode.CDI)
     before = await files.write(make_grant())

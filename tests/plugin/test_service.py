@@ -257,6 +257,23 @@ async def test_cards_of_another_pod_never_start_where_they_cannot_be_mended(shor
         assert "cards of pod default/p-first" in status.containers["c"].message
 
 
+async def test_cards_that_stand_in_the_answer_are_not_mended_by_cdi(short_path):
+    """It was given before the kubelet was known to take names of CDI."""
+    features = FakeFeatures(has_pods_api=False, has_pod_resources=False)
+    settings = {"grant_mode": GrantMode.CDI}
+    async with running_node(short_path, features=features, settings=settings) as node:
+        await node.bind("p-first", Ask(name="c", devices=(1,), memory_mib=3_000))
+        second = await node.bind("p-second", Ask(name="c", devices=(2,), memory_mib=50))
+        node.plugin.files.takes_cdi_names = False
+        await node.kubelet.admit(second)
+        node.plugin.files.takes_cdi_names = True
+
+        status = await node.kubelet.start_pod(second.uid)
+
+        assert status.containers["c"].state is ContainerState.CONFIG_ERROR
+        assert "cards of pod default/p-first" in status.containers["c"].message
+
+
 async def test_a_daemon_killed_between_allocate_and_prestart_comes_back_right(short_path):
     kube = FakeKube()
     await kube.create(NODES, {"metadata": {"name": NODE}})
