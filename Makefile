@@ -96,9 +96,10 @@ $(addprefix bench-,$(BENCHES)): bench-%:
 	@$(MAKE) --no-print-directory -s setup native >&2
 	@$(BIN)/python -m benchmarks.bench_$(subst -,_,$*) $(BENCH_ARGS)
 
-# TRACE: a name, or the path of a list in openb's format. ALL=1: the baselines, too. FIRST_SEED: 42 unless given.
+# TRACE: a name, or the path of a list in openb's format. ALL=1: the baselines, too. ABLATIONS=1: what lies between FGD and
+# ours. FIRST_SEED: 42 unless given.
 # CPU_BY_KUBE=1: tasks without GPU go where kube-scheduler places them, as in a cluster.
-PACKING_ARGS = $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ALL),--all) \
+PACKING_ARGS = $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ALL),--all) $(if $(ABLATIONS),--ablations) \
     $(if $(FIRST_SEED),--first-seed $(FIRST_SEED)) $(if $(CPU_BY_KUBE),--cpu-by-kube)
 bench-packing: BENCH_ARGS = $(PACKING_ARGS)
 bench-packing2d: BENCH_ARGS = $(PACKING_ARGS)

@@ -11,6 +11,16 @@
     hami-spread-binpack
                 the same with the pair of policies that does best here
 
+And what lies between `fgd` and ours, so that what each difference gains can be seen:
+
+    fgd-by-lot      ties drawn by lot, as kube-scheduler does
+    fgd-by-best-fit ties by best fit
+    known           ours, had it known the whole trace from the beginning
+    known-unfit     that, but the measure is FGD's: what holds no more typical task whole counts
+                    as wholly usable
+    known-cut       that, but the score is cut to 0..100
+    known-by-name   that, but ties go by name alone
+
 Written from descriptions of the policies, not from their code. On `default`, 2 seeds, percent of all cards in
 use, and what is published (hami: what HAMi's own scoring code reached in this protocol, 10 seeds):
 
@@ -39,7 +49,7 @@ BalancedAllocation place them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -62,6 +72,8 @@ if TYPE_CHECKING:
 MAX_CPU: Final = 128_000
 MAX_SPACE: Final = 8_000
 WHOLE: Final = 1_000
+BEST_FIT_CARDS: Final = 0.005
+"""So much of a card counts the best fit, of the largest node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +323,32 @@ def _kube_default(node: Cards, ask: Ask) -> int:
     return least + int(100 * (1 - abs(free_cpu - free_memory) / 2))
 
 
-class FragmentationGradient:
-    """FGD: the node, and the card on it, whose free space loses the least worth to the trace's mix."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """How FGD is departed from.
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    Attributes:
+        counts_stranded: half of the measure is what is free without holding one more task.
+        is_cut: the score is a whole number from 0 to 100.
+        by_best_fit: the best fit decides between equal scores; where they are not cut, it is a
+            small part of them, as in ours.
+    """
+
+    counts_stranded: bool = False
+    is_cut: bool = True
+    by_best_fit: bool = False
+
+
+class FragmentationGradient:
+    """FGD: the node, and the card on it, whose free space loses the least worth to the trace's mix.
+
+    Args:
+        tasks: the whole trace.
+        variant: how it differs.
+    """
+
+    def __init__(self, tasks: Sequence[Task], variant: Variant) -> None:
+        self._variant = variant
         counts: dict[tuple[int, int, int, tuple[str, ...]], int] = {}
         for task in tasks:
             kind = (task.host.cpu_milli, task.device_count, task.core_percent * 10, task.models)
@@ -324,7 +358,7 @@ class FragmentationGradient:
     def __call__(self, node: Cards, ask: Ask, fitting: list[int]) -> Scored:
         """See `Score`."""
         before = self._fragments(node, node.cpu, node.free)
-        best: Scored = (-1, ())
+        best: Scored = (-math.inf, ())
         seen: set[int] = set()
         choices = [(p,) for p in fitting] if ask.count == 1 else [_tightest(node, ask, fitting)]
         for positions in choices:
@@ -333,7 +367,10 @@ class FragmentationGradient:
             seen |= {node.free[p] for p in positions}
             free = tuple(f - ask.milli if p in positions else f for p, f in enumerate(node.free))
             gain = (before - self._fragments(node, node.cpu - ask.cpu, free)) / 1_000
-            score = math.floor(100 / (1 + math.exp(-gain)))
+            score: float = math.floor(100 / (1 + math.exp(-gain))) if self._variant.is_cut else gain
+            if self._variant.by_best_fit:
+                left = (node.cpu - ask.cpu) / MAX_CPU + sum(free) / MAX_SPACE
+                score -= BEST_FIT_CARDS * left
             if score > best[0]:
                 best = (score, positions)
         return best
@@ -350,7 +387,12 @@ class FragmentationGradient:
                 and len(fitting) >= count
                 and (not models or model in models)
             )
-            total += part * (space - sum(fitting) if serves else space)
+            unfit: float = space - sum(fitting) if serves else space
+            if self._variant.counts_stranded:
+                copies = sum(f // milli for f in free) // count if serves else 0
+                copies = min(copies, cpu // asked_cpu) if asked_cpu else copies
+                unfit = (unfit + space - copies * count * milli) / 2
+            total += part * unfit
         return total
 
 
@@ -368,11 +410,22 @@ def _typical(
 
 
 HAMI: Final = ("hami", "hami-spread-binpack")
+_KNOWN: Final = Variant(counts_stranded=True, is_cut=False, by_best_fit=True)
+FGD: Final[Mapping[str, Variant]] = {
+    "fgd": Variant(),
+    "fgd-by-lot": Variant(),
+    "fgd-by-best-fit": Variant(by_best_fit=True),
+    "known": _KNOWN,
+    "known-unfit": replace(_KNOWN, counts_stranded=False),
+    "known-cut": replace(_KNOWN, is_cut=True),
+    "known-by-name": replace(_KNOWN, by_best_fit=False),
+}
+BY_LOT: Final = ("random", "fgd-by-lot", *HAMI)
 NAMES: Final = ("random", "best-fit", "dot-product", "packing", "clustering", "fgd", *HAMI)
 
 
 def baseline(name: str, tasks: Sequence[Task], rng: random.Random) -> Baseline:
-    """The policy of that name, one of `NAMES`.
+    """The policy of that name, one of `NAMES` or `FGD`.
 
     Args:
         name: which.
@@ -389,11 +442,11 @@ def baseline(name: str, tasks: Sequence[Task], rng: random.Random) -> Baseline:
         "dot-product": dot_product,
         "packing": packing,
         "clustering": clustering,
-        "fgd": FragmentationGradient(tasks),
+        **{each: FragmentationGradient(tasks, variant) for each, variant in FGD.items()},
         "hami": hami,
         "hami-spread-binpack": partial(hami, packs_nodes=False, packs_cards=True),
     }
-    return Baseline(scores[name], rng, breaks_ties_by_lot=name in ("random", *HAMI))
+    return Baseline(scores[name], rng, breaks_ties_by_lot=name in BY_LOT)
 
 
 class CpuByKube:

@@ -89,6 +89,7 @@ def main(*, has_two_dimensions: bool = False) -> None:
         help="place tasks without GPU as kube-scheduler does by default",
     )
     parser.add_argument("--all", action="store_true", help="and what it is compared with")
+    parser.add_argument("--ablations", action="store_true", help="and what is between FGD and ours")
     parser.add_argument("--policies", help="those instead, separated by commas")
     args = parser.parse_args()
     load, seeds = (2.0, 1) if args.smallest else (LOAD_PERCENT, args.seeds)
@@ -98,6 +99,8 @@ def main(*, has_two_dimensions: bool = False) -> None:
         policies += ["best-fit", "hami"]
     if args.all:
         policies = [OURS, *baselines.NAMES]
+    if args.ablations:
+        policies += [name for name in baselines.FGD if name not in policies]
     if args.policies:
         policies = args.policies.split(",")
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:

@@ -1,8 +1,9 @@
 import random
+from dataclasses import replace
 
 import pytest
 
-from benchmarks.baselines import NAMES, baseline
+from benchmarks.baselines import FGD, NAMES, baseline
 from hamid.model.device import DeviceUsage
 from hamid.model.node import HostAmount
 from hamid.model.quantities import MemoryPercent
@@ -44,7 +45,7 @@ def chosen(policy, percent, *nodes):
     return name, share.device_uuid
 
 
-@pytest.mark.parametrize("policy", NAMES)
+@pytest.mark.parametrize("policy", sorted({*NAMES, *FGD}))
 def test_a_pod_goes_only_where_it_fits(policy):
     full, roomy = node("full", 80, 90), node("roomy", 50, 90)
 
@@ -62,3 +63,21 @@ def test_a_pod_goes_only_where_it_fits(policy):
 )
 def test_nodes_and_cards_are_packed_or_spread(policy, node_name, card):
     assert chosen(policy, 30, node("emptier", 20, 10), node("fuller", 40, 30)) == (node_name, card)
+
+
+@pytest.mark.parametrize(
+    ("policy", "node_name"),
+    [
+        pytest.param("fgd", "a-plenty", id="one more task fits on both, so names decide"),
+        pytest.param("fgd-by-best-fit", "z-scarce", id="less is left"),
+        pytest.param("known-by-name", "z-scarce", id="it has the CPU for one more task only"),
+    ],
+)
+def test_fgd_and_ours_differ_in_what_they_count(policy, node_name):
+    tasks = [replace(TASKS[0], host=HostAmount(cpu_milli=4_000))]
+    made = baseline(policy, tasks, random.Random(1))
+    for name, cpu_milli in (("a-plenty", 8_000), ("z-scarce", 5_000)):
+        host = HostAmount(cpu_milli=cpu_milli, memory_mib=8_000)
+        made.put(replace(node(name, 0), host_free=host))
+
+    assert made.choose(asking(30))[0] == node_name
