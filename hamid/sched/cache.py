@@ -77,7 +77,7 @@ class ClusterCache:
         self._asking_of: dict[str, _Asking] = {}
         self._synced: set[str] = set()
         self.freed = Freed()
-        self.quotas = QuotaBooks(names=settings.resources, freed=self.freed.everywhere)
+        self.quotas = QuotaBooks(names=settings.resources, freed=self.freed.in_namespace)
         self._news = News()
         self._declare_metrics(registry)
 

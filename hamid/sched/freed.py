@@ -2,8 +2,8 @@
 
 Counted, not timed: a pod that was refused at serial 7 may fit on a node where something became
 free at serial 8. It says "may": whoever listens looks at the books before anything is done.
-The books tell when a pod lets go, a card or a host offers more or is no longer cordoned; whoever
-else lets more pods in (a quota that is raised) tells with `everywhere`.
+The books tell when a pod lets go, a card or a host offers more or is no longer cordoned, and in which
+namespace a quota leaves more.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Freed:
         self._serial = 0
         self._last_everywhere = 0
         self._last_by_node: dict[str, int] = {}
+        self._last_by_namespace: dict[str, int] = {}
         self._news = News()
 
     @property
@@ -39,9 +40,13 @@ class Freed:
         """What kept pods away from any node may do so no more."""
         self._last_everywhere = self._count()
 
-    def since(self, serial: int, *, among: frozenset[str]) -> frozenset[str]:
-        """Those nodes on which there was a time after this serial."""
-        if self._last_everywhere > serial:
+    def in_namespace(self, namespace: str) -> None:
+        """What kept pods of this namespace away from any node may do so no more."""
+        self._last_by_namespace[namespace] = self._count()
+
+    def since(self, serial: int, *, among: frozenset[str], namespace: str) -> frozenset[str]:
+        """Those nodes on which there was a time after this serial, for a pod of the namespace."""
+        if max(self._last_everywhere, self._last_by_namespace.get(namespace, 0)) > serial:
             return among
         return frozenset(name for name in self._after(serial) if name in among)
 
@@ -60,6 +65,7 @@ class Freed:
         """No time so far counts any more."""
         self._last_everywhere = 0
         self._last_by_node.clear()
+        self._last_by_namespace.clear()
 
     async def wait(self, *, since: int, timeout_s: float) -> None:
         """Wait until the serial is past `since`, but no longer than this."""

@@ -278,7 +278,9 @@ class Preemptor:
 
     def _fresh_for(self, record: PodRecord) -> frozenset[str]:
         last, freed = self.refused.tries().get(record.pod_uid), self.cache.freed
-        return frozenset() if last is None else freed.since(last.serial, among=last.node_names)
+        if last is None:
+            return frozenset()
+        return freed.since(last.serial, among=last.node_names, namespace=record.namespace)
 
     def seen_by(self, record: PodRecord, names: Iterable[str]) -> Mapping[str, NodeSnapshot]:
         """Those of the nodes that are known, as the pod has to see them now."""

@@ -58,10 +58,10 @@ class QuotaBooks:
 
     Args:
         names: of the resources that quotas speak of.
-        freed: told whenever a quota may leave more than it did.
+        freed: told the namespace whenever a quota of it may leave more than it did.
     """
 
-    def __init__(self, *, names: ResourceNames, freed: Callable[[], None]) -> None:
+    def __init__(self, *, names: ResourceNames, freed: Callable[[str], None]) -> None:
         self._names = names
         self._freed = freed
         self._counted: dict[str, dict[str, _Counted]] = {}
@@ -114,7 +114,7 @@ class QuotaBooks:
             counted.used -= entry.charge
             is_counted = True
         if is_counted:
-            self._freed()
+            self._freed(namespace)
 
     def _entry(self, pod_uid: str) -> _Entry | None:
         namespace = self._namespace_of.get(pod_uid)
@@ -157,7 +157,7 @@ class QuotaBooks:
         )
         counted[note.name] = _Counted(note.quota, used)
         if before is not None:
-            self._freed()
+            self._freed(note.namespace)
 
     def drop(self, namespace: str, name: str) -> None:
         """The quota is gone."""
@@ -169,7 +169,7 @@ class QuotaBooks:
         if counted.pop(name, None) is not None:
             if not counted:
                 del self._counted[namespace]
-            self._freed()
+            self._freed(namespace)
 
     def _remark(self, key: _Key, remarks: tuple[str, ...]) -> None:
         if remarks == self._remarks.get(key, ()):

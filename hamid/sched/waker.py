@@ -193,7 +193,7 @@ class Waker:
         if self._inherited:
             self._everywhere = frozenset(node.node_name for node in self.cache.snapshots())
         for record in sorted(waiting.values(), key=_place_in_queue):
-            names = self._freed_for(record.pod_uid)
+            names = self._freed_for(record)
             if record.request is None or not names:
                 continue
             found.append(
@@ -213,25 +213,27 @@ class Waker:
         before = self.nominations.before(record.pod_uid, record.priority)
         return tuple(nomination.allocation for nomination in before)
 
-    def _freed_for(self, pod_uid: str) -> frozenset[str]:
+    def _freed_for(self, record: PodRecord) -> frozenset[str]:
         """Where the pod may go and room was freed since it was tried, or looked at in vain.
 
         Or since it was woken, once it has had its time to take what was free then.
         """
-        since, woken = self._in_vain.get(pod_uid, 0), self._woken.get(pod_uid)
+        since = self._in_vain.get(record.pod_uid, 0)
+        woken = self._woken.get(record.pod_uid)
         if woken is not None and woken.is_told and self.clock() - woken.at_s > _PATIENCE_S:
             since = max(since, woken.serial)
-        return self._freed_since(pod_uid, since)
+        return self._freed_since(record, since)
 
-    def _freed_since(self, pod_uid: str, serial: int) -> frozenset[str]:
+    def _freed_since(self, record: PodRecord, serial: int) -> frozenset[str]:
         """Where the pod may go and room was freed since its last try, and since this serial."""
-        freed = self.cache.freed
+        pod_uid, namespace, freed = record.pod_uid, record.namespace, self.cache.freed
         last, woken = self.refused.tries().get(pod_uid), self._woken.get(pod_uid)
         if last is not None:
-            return freed.since(max(last.serial, serial), among=last.node_names)
+            since = max(last.serial, serial)
+            return freed.since(since, among=last.node_names, namespace=namespace)
         is_inherited = pod_uid in self._inherited and (woken is None or not woken.is_told)
         if is_inherited and self.clock() - self._began_at_s >= _IDLE_S:
-            return freed.since(serial, among=self._everywhere)
+            return freed.since(serial, among=self._everywhere, namespace=namespace)
         return frozenset()  # kube-scheduler has not asked about it
 
     def _is_due(self, pod_uid: str) -> bool:
@@ -243,7 +245,7 @@ class Waker:
         if woken is not None and not woken.is_told and self.clock() - woken.at_s <= _PATIENCE_S:
             return False
         since = woken.serial if woken is not None and woken.is_told else 0
-        return bool(self._freed_since(pod_uid, since))
+        return bool(self._freed_since(record, since))
 
     # Waking.
 

@@ -5,6 +5,10 @@ from hamid.sched.freed import Freed
 ALL = frozenset({"node-a", "node-b", "node-c"})
 
 
+def since(freed, serial, namespace="default"):
+    return freed.since(serial, among=ALL, namespace=namespace)
+
+
 def test_each_node_remembers_when_room_was_last_freed():
     freed = Freed()
 
@@ -12,9 +16,9 @@ def test_each_node_remembers_when_room_was_last_freed():
     freed.on("node-b")
     freed.on("elsewhere")
 
-    assert freed.since(0, among=ALL) == {"node-a", "node-b"}
-    assert freed.since(1, among=ALL) == {"node-b"}
-    assert freed.since(2, among=ALL) == set()
+    assert since(freed, 0) == {"node-a", "node-b"}
+    assert since(freed, 1) == {"node-b"}
+    assert since(freed, 2) == set()
     assert freed.serial == 3
 
 
@@ -25,8 +29,8 @@ def test_a_node_may_be_freed_again():
 
     freed.on("node-a")
 
-    assert freed.since(2, among=ALL) == {"node-a"}
-    assert freed.since(1, among=ALL) == {"node-a", "node-b"}
+    assert since(freed, 2) == {"node-a"}
+    assert since(freed, 1) == {"node-a", "node-b"}
 
 
 def test_what_is_freed_everywhere_counts_for_each_node():
@@ -36,18 +40,30 @@ def test_what_is_freed_everywhere_counts_for_each_node():
     freed.everywhere()
     freed.on("node-b")
 
-    assert freed.since(1, among=ALL) == ALL
-    assert freed.since(2, among=ALL) == {"node-b"}
+    assert since(freed, 1) == ALL
+    assert since(freed, 2) == {"node-b"}
+
+
+def test_what_is_freed_in_a_namespace_counts_for_each_node_and_for_its_pods_alone():
+    freed = Freed()
+    freed.on("node-a")
+
+    freed.in_namespace("team")
+
+    assert since(freed, 1, "team") == ALL
+    assert since(freed, 1) == set()
+    assert since(freed, 2, "team") == set()
 
 
 def test_what_is_forgotten_counts_no_more_but_the_serial_goes_on():
     freed = Freed()
     freed.on("node-a")
     freed.everywhere()
+    freed.in_namespace("default")
 
     freed.forget()
 
-    assert (freed.since(0, among=ALL), freed.serial) == (frozenset(), 2)
+    assert (since(freed, 0), freed.serial) == (frozenset(), 3)
 
 
 def test_of_a_node_that_is_gone_nothing_is_kept():

@@ -29,7 +29,7 @@ def freed():
 
 @pytest.fixture
 def books(freed):
-    return QuotaBooks(names=ResourceNames(), freed=lambda: freed.append(None))
+    return QuotaBooks(names=ResourceNames(), freed=freed.append)
 
 
 def left(books, payer=TEAM):
@@ -108,7 +108,7 @@ def test_whoever_waits_is_told_when_more_may_be_left(books, freed, happens):
 
     happens(books)
 
-    assert freed == [None]
+    assert freed == ["default"]
 
 
 def test_a_pod_that_no_quota_binds_goes_without_a_word(books, freed):
