@@ -202,8 +202,15 @@ class Fleet:
     root: Path
     has_webhook: bool
     settings: dict[str, Any]
+    chart: tuple[str, ...] = ()
     forwarder: Forwarder | None = None
     replicas: dict[str, Replica] = field(default_factory=dict)
+
+    def values(self) -> tuple[str, ...]:
+        """The chart's values."""
+        flag = str(self.has_webhook).lower()
+        webhook = f"scheduler.admissionWebhook.enabled={flag}"
+        return (*VALUES, "--set", webhook, *(f"--set={value}" for value in self.chart))
 
     # Nodes.
 
@@ -298,7 +305,7 @@ class Fleet:
                 "extender_port": free_port(),
             },
         }
-        chart = rendered(*values(has_webhook=self.has_webhook))
+        chart = rendered(*self.values())
         config = yaml.safe_load(chart["ConfigMap", "hamid"]["data"]["config.yaml"])
         config = merged(merged(merged(config, overlay), self.settings), settings or {})
         path = self.root / f"replica-{name}.yaml"
@@ -364,9 +371,7 @@ class Fleet:
         folder = self.cluster.save_secret("hamid-scheduler-client", namespace=NAMESPACE)
         port = self.forwarder.address[1] if self.forwarder else self.leader().extender_port
         url = f"https://127.0.0.1:{port}/scheduler"
-        text = scheduler_configuration(
-            *values(has_webhook=self.has_webhook), url=url, client_folder=folder
-        )
+        text = scheduler_configuration(*self.values(), url=url, client_folder=folder)
         configuration = yaml.safe_load(text)
         assert isinstance(configuration, dict)
         return configuration
@@ -374,12 +379,6 @@ class Fleet:
     def start_scheduler(self, configuration: dict[str, Any] | None = None) -> None:
         """(Re)start kube-scheduler, with the chart's profile unless another one is given."""
         self.cluster.restart_scheduler(yaml.safe_dump(configuration or self.profile()))
-
-
-def values(*, has_webhook: bool) -> tuple[str, ...]:
-    """The chart's values."""
-    flag = str(has_webhook).lower()
-    return (*VALUES, "--set", f"scheduler.admissionWebhook.enabled={flag}")
 
 
 def fleet_node(name: str, *, is_registered: bool, slots: int) -> Object:
@@ -406,6 +405,7 @@ def running_fleet(
     is_forwarded: bool = False,
     heartbeat_s: float = 10.0,
     settings: dict[str, Any] | None = None,
+    chart: tuple[str, ...] = (),
     has_scheduler: bool = True,
 ) -> Iterator[Fleet]:
     """All of it, for as long as the block lasts: nodes `gpu-0000`, …, replicas `1`, `2`, …
@@ -419,6 +419,7 @@ def running_fleet(
         is_forwarded: kube-scheduler reaches the extender through `Fleet.forwarder`.
         heartbeat_s: between two renewals of a node's lease; 0 renews none.
         settings: of the daemons, over the chart's.
+        chart: more values of the chart, `name=value`.
         has_scheduler: start kube-scheduler with the chart's profile once the first one leads.
     """
     helm()  # or the reason why there is none
@@ -433,6 +434,7 @@ def running_fleet(
             root=root,
             has_webhook=has_webhook,
             settings=settings or {},
+            chart=chart,
             forwarder=stack.enter_context(Forwarder("127.0.0.1")) if is_forwarded else None,
         )
         _install(fleet)
@@ -464,7 +466,7 @@ def _stop_replicas(fleet: Fleet) -> None:
 def _install(fleet: Fleet) -> None:
     """The chart, with everything but the pods that its images would run."""
     where = ("--namespace", NAMESPACE, "--kubeconfig", str(fleet.cluster.kubeconfig))
-    chosen = values(has_webhook=fleet.has_webhook)
+    chosen = fleet.values()
     run_helm("install", "hamid", str(CHART), *chosen, *where, "--create-namespace")
     fleet.cluster.kubectl("delete", "daemonset", "hamid", "-n", NAMESPACE)
 

@@ -572,6 +572,27 @@ class ChangeContract:
         assert status["spec"]["unschedulable"] is True
         assert status["status"]["capacity"]["example.com/x"] == "1"
 
+    async def test_what_a_node_states_is_changed_together_with_an_annotation(
+        self, kube: KubePort, node_name: str
+    ) -> None:
+        await kube.create(NODES, {"metadata": {"name": node_name}})
+
+        async def write(amount: str | None) -> JsonObject:
+            patch = {
+                "metadata": {"annotations": {"example.com/ours": amount}},
+                "status": {"capacity": {"example.com/x": amount}},
+            }
+            return await kube.patch(
+                NODES, node_name, patch, kind=PatchKind.MERGE, subresource="status"
+            )
+
+        stated, gone = await write("7"), await write(None)
+
+        assert stated["metadata"]["annotations"]["example.com/ours"] == "7"
+        assert stated["status"]["capacity"] == {"example.com/x": "7"}
+        assert "example.com/ours" not in gone["metadata"].get("annotations", {})
+        assert not gone["status"].get("capacity")
+
     async def test_what_a_pod_is_cannot_be_changed(self, kube: KubePort, namespace: str) -> None:
         await kube.create(PODS, pod("a"), namespace=namespace)
 

@@ -421,6 +421,37 @@ def test_a_daemon_may_annotate_pods_only_where_it_has_to(values, verbs):
     assert rules(objects["ClusterRole", "hamid"])["", "pods"] == verbs
 
 
+def test_a_daemon_may_write_statuses_of_nodes_only_where_it_states_amounts_in_them():
+    on, off = rendered("--set", "devicePlugin.advertiseAmounts=true"), rendered()
+
+    assert rules(on["ClusterRole", "hamid"])["", "nodes/status"] == ("patch",)
+    assert ("", "nodes/status") not in rules(off["ClusterRole", "hamid"])
+    assert settings(on)["plugin"]["advertise_amounts"] is True
+    assert settings(off)["plugin"]["advertise_amounts"] is False
+
+
+def test_a_replica_may_state_the_amounts_that_kube_scheduler_leaves_to_us_but_for_slots():
+    objects = rendered("--set", "resourceMem=example.com/mem,devicePlugin.advertiseAmounts=true")
+
+    (extender,) = scheduler_configuration(objects)["extenders"]
+    managed = extender["managedResources"]
+    assert all(resource["ignoredByScheduler"] for resource in managed)
+    names = [resource["name"] for resource in managed]
+    policy = objects["ValidatingAdmissionPolicy", "hamid-own-node"]["spec"]
+    (statuses,) = (
+        each["expression"] for each in policy["validations"] if "subResource" in each["expression"]
+    )
+    assert re.findall(r"'([a-z.]+/[a-z-]+)'", statuses) == names[1:]
+    assert names[:2] == ["nvidia.com/gpu", "example.com/mem"]
+
+
+def test_amounts_are_not_stated_where_no_webhook_writes_them_in_full():
+    with pytest.raises(ChartRefused, match=r"needs scheduler\.admissionWebhook\.enabled"):
+        rendered(
+            "--set", "devicePlugin.advertiseAmounts=true,scheduler.admissionWebhook.enabled=false"
+        )
+
+
 def test_a_cluster_that_wants_nobody_evicted_gives_no_right_to_it():
     objects = rendered("--set", "scheduler.preemption=false")
 

@@ -201,15 +201,13 @@ ELSEWHERE = {
         "plugin/test_service.py::test_fifty_pods_at_once_in_any_order_get_each_its_own",
     ),
     "HAMi#705": ("plugin/test_inventory.py::test_scaling_is_exact_and_rounds_down",),
+    "HAMi#1099": (
+        "cluster/test_autoscaling.py::test_hami_1099_room_is_found_where_the_sums_are_stated_until_they_are_used_up",
+        "plugin/test_amounts.py::test_no_pod_that_was_placed_is_refused_whatever_else_the_node_goes_through",
+    ),
     "HAMi#2573": ("hooks/test_lending.py::test_a_container_that_is_gone_is_let_go",),
 }
 """Report → what tries it, below `tests/`."""
-
-NOT_OURS = {
-    "HAMi#1099": "autoscalers try pods against what nodes have as resources; card memory and cores "
-    "are none, and hamid does not make them any",
-}
-"""Report → why nothing tries it. docs/placement.md tells users of it."""
 
 
 @pytest.mark.parametrize("test", sorted({test for tests in ELSEWHERE.values() for test in tests}))

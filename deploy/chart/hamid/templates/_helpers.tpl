@@ -61,6 +61,11 @@ schedulerClient: {{ include "hamid.fullname" . }}-scheduler-client
 {{- list $values.resourceName $values.resourceMem $values.resourceMemPercentage $values.resourceCores $values.resourcePriority | toJson -}}
 {{- end -}}
 
+{{- /* all of those but the count: a kubelet states that itself */ -}}
+{{- define "hamid.amounts" -}}
+['{{ rest (fromJsonArray (include "hamid.resources" .)) | join "', '" }}']
+{{- end -}}
+
 {{- /* what the API server can do, by version: a vendor's suffix does not matter */ -}}
 {{- define "hamid.since" -}}
 {{- if semverCompare (printf ">=%s.0-0" (index . 1)) (index . 0).Capabilities.KubeVersion.Version }}yes{{ end -}}
