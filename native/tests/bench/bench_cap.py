@@ -15,16 +15,14 @@ distance is from there.
 Usage: make bench-cap [ONLY='"sync 0.1 ms" "cap 10 %"']: only cases in whose name one of these stands
 """
 
-import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hamid.hooks.abi.budgets import USAGE_BUDGET, decode_budget, decode_places
 from hamid.hooks.abi.contract import USAGE_PAGE_NAME
-from native.tests.bench.stand import CARD, NATIVE, Stand, report, stand
+from native.tests.bench.stand import CARD, Stand, report, stand
 
 MS = 1_000_000
 KERNELS_NS = (5000, MS // 10, MS, 10 * MS, 50 * MS)
@@ -115,23 +113,9 @@ def charged_ns(place: Stand) -> int:
 
 def run(case: Case, place: Stand, *, is_hooked: bool = True) -> dict:
     """What the tenant says in the end."""
-    machine = place.directory / "devices"
-    machine.write_text(f"uuid={CARD}\nname=NVIDIA H100\nmemory_mib=81920\nsm={MULTIPROCESSORS}\n")
     milliseconds = case.milliseconds if is_hooked else BARE_MS
     words = (case.how, f"{case.wave_ns}w", milliseconds, case.grid)
-    printed = subprocess.run(
-        [str(NATIVE / "build/bin/launch"), *map(str, words)],
-        env={
-            **place.env(is_hooked=is_hooked),
-            "HAMID_SIM_DEVICES": str(machine),
-            "HAMID_SIM_STATE": str(place.directory / "state"),
-        },
-        input="\n",
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    return json.loads(printed.splitlines()[-1])
+    return place.launched(*words, device=f"sm={MULTIPROCESSORS}\n", is_hooked=is_hooked)
 
 
 @dataclass(slots=True)

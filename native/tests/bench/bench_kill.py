@@ -5,12 +5,11 @@ where somebody waited over a second or was refused, or where memory is lost, giv
 Usage: bench_kill [SECONDS]
 """
 
-import json
 import subprocess
 import sys
 
 from native.tests.bench.churn import PERIOD_S, PROCESSES, Churn
-from native.tests.bench.stand import CARD, NATIVE, WORKER, Stand, report, stand
+from native.tests.bench.stand import NATIVE, WORKER, Stand, report, stand
 
 SECONDS = 10.0
 LIMIT_MIB = 16
@@ -23,23 +22,8 @@ TOLERATED_POINTS = 2.0
 
 def core_percent_used(place: Stand) -> float:
     """What a tenant gets of the device in the same container, on the virtual clock."""
-    machine = place.directory / "devices"
-    machine.write_text(f"uuid={CARD}\nname=NVIDIA H100\nmemory_mib=81920\n")
-    printed = subprocess.run(
-        [str(NATIVE / "build/bin/launch"), "kernel", str(MS), "10000"],
-        env={
-            **place.hooked_env,
-            "LD_LIBRARY_PATH": str(NATIVE / "build/sim"),
-            "HAMID_SIM_CLOCK": "virtual",
-            "HAMID_SIM_DEVICES": str(machine),
-            "HAMID_SIM_STATE": str(place.directory / "state"),
-        },
-        input="\n",
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    told = json.loads(printed.splitlines()[-1])
+    env = {"LD_LIBRARY_PATH": str(NATIVE / "build/sim"), "HAMID_SIM_CLOCK": "virtual"}
+    told = place.launched("kernel", MS, 10_000, env=env)
     return 100 * told["gpu_ns"] / told["elapsed_ns"]
 
 

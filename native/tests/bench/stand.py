@@ -6,8 +6,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hamid.hooks.abi.contract import CONTROL_PAGE_NAME
 from hamid.hooks.abi.pages import ContainerLimits, CoreMode, DeviceLimit, encode_control_page
@@ -62,6 +63,39 @@ class Stand:
     def env(self, *, is_hooked: bool) -> dict[str, str]:
         """Return the environment of a program."""
         return self.hooked_env if is_hooked else self.bare_env
+
+    def launched(
+        self,
+        *words: object,
+        device: str = "",
+        env: Mapping[str, str] | None = None,
+        is_hooked: bool = True,
+    ) -> dict[str, Any]:
+        """Return what `launch` says in the end, on the simulated device.
+
+        Args:
+            words: of its command line.
+            device: more lines of the device's profile.
+            env: more of its environment.
+            is_hooked: whether it runs under the library.
+        """
+        machine = self.directory / "devices"
+        machine.write_text(f"uuid={CARD}\nname=NVIDIA H100\nmemory_mib=81920\n{device}")
+        printed = subprocess.run(
+            [str(NATIVE / "build/bin/launch"), *map(str, words)],
+            env={
+                **self.env(is_hooked=is_hooked),
+                "HAMID_SIM_DEVICES": str(machine),
+                "HAMID_SIM_STATE": str(self.directory / "state"),
+                **(env or {}),
+            },
+            input="\n",
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        told: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        return told
 
     def run(self, *command: object, is_hooked: bool) -> list[str]:
         """Return the lines that a program prints; fail if it does."""
