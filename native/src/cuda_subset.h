@@ -32,6 +32,7 @@ typedef struct CUctxCreateParams_st CUctxCreateParams;
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 typedef struct CUlaunchAttribute_st CUlaunchAttribute;
+typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
 
 typedef struct {
 	char bytes[16];
@@ -67,9 +68,16 @@ typedef int CUmemPool_attribute;
 typedef int CUgraphMem_attribute;
 typedef int CUdevice_attribute;
 typedef int CUlimit;
+typedef int CUmemorytype;
+typedef int CUpointer_attribute;
 
 enum {
 	CU_STREAM_CAPTURE_STATUS_NONE = 0,
+	CU_MEMORYTYPE_HOST = 1,
+	CU_MEMORYTYPE_DEVICE = 2,
+	CU_MEMORYTYPE_ARRAY = 3,
+	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
 	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
 	CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
 	CU_MEMPOOL_ATTR_ALLOCATION_TYPE = 9,
@@ -237,6 +245,40 @@ typedef struct {
 	unsigned int flags;
 	unsigned int reserved[2];
 } CUarrayMapInfo;
+
+typedef struct {
+	size_t srcXInBytes, srcY;
+	CUmemorytype srcMemoryType;
+	const void *srcHost;
+	CUdeviceptr srcDevice;
+	CUarray srcArray;
+	size_t srcPitch;
+	size_t dstXInBytes, dstY;
+	CUmemorytype dstMemoryType;
+	void *dstHost;
+	CUdeviceptr dstDevice;
+	CUarray dstArray;
+	size_t dstPitch;
+	size_t WidthInBytes, Height;
+} CUDA_MEMCPY2D_v2;
+
+typedef struct {
+	size_t srcXInBytes, srcY, srcZ, srcLOD;
+	CUmemorytype srcMemoryType;
+	const void *srcHost;
+	CUdeviceptr srcDevice;
+	CUarray srcArray;
+	void *reserved0;
+	size_t srcPitch, srcHeight;
+	size_t dstXInBytes, dstY, dstZ, dstLOD;
+	CUmemorytype dstMemoryType;
+	void *dstHost;
+	CUdeviceptr dstDevice;
+	CUarray dstArray;
+	void *reserved1;
+	size_t dstPitch, dstHeight;
+	size_t WidthInBytes, Height, Depth;
+} CUDA_MEMCPY3D_v2;
 
 typedef struct {
 	unsigned int gridDimX;

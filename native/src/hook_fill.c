@@ -3,8 +3,8 @@
  * and that others wait for. Charged as launches are, by what they are measured to take; their kind is how many
  * bytes there are.
  *
- * Copies that go to or come from the host are the bus's time, not the device's. Of copies that do not say by their
- * name where they go (unified addresses, arrays, shapes, batches, between devices) none is charged.
+ * Copies that go to or come from the host, or another device, are the bus's time. Those that do not say by their name where
+ * they go are in hook_copy.c.
  *
  * Closed, as launches are.
  */

@@ -238,6 +238,17 @@ static CUresult wait_to_start(struct measure_launch *launch, struct hamid_budget
 	}
 }
 
+void launch_look(CUstream stream)
+{
+	struct whereabouts there;
+	struct pages_rate rate;
+	launch_until_look = LAUNCH_LOOK_EVERY;
+	if (context_of_stream(stream, &there) == CUDA_SUCCESS)
+		look(&there, budget_now_ns(), &rate);
+	else
+		launch_look_soon();
+}
+
 CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket)
 {
 	struct whereabouts there;

@@ -73,6 +73,9 @@ static inline bool launch_is_paid(const void *handle, uint64_t blocks, CUstream 
 	return true;
 }
 
+/* Find out whether launches have to look at all, for what may be none: nothing is charged. */
+void launch_look(CUstream stream);
+
 /* Wait until it may start, and charge it. An error: it may not. */
 CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket);
 void launch_settle(struct launch_ticket *ticket, CUresult cr);

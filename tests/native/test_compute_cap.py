@@ -97,6 +97,14 @@ def said(container, busy, **env: str) -> Enforced:
     return enforced
 
 
+def charged_ns(container, uuid: str) -> int:
+    """The GPU time that the container was charged."""
+    page = (container.usage_dir / USAGE_PAGE_NAME).read_bytes()
+    place = decode_places(page[:USAGE_HEADER_BYTES])[uuid]
+    use = decode_budget(page[place : place + USAGE_BUDGET.size])
+    return use.charged_ns if use else 0
+
+
 VIRTUAL = {"HAMID_SIM_CLOCK": "virtual"}
 POINTS = 1
 
@@ -136,12 +144,27 @@ def test_every_form_of_launch_is_charged_what_it_takes(container, busy, how, ker
 
 
 @pytest.mark.parametrize("fill_ns", [5000, 20 * MS])
-@pytest.mark.parametrize("how", ["fill", "fill-ptsz", "fill-now", "rows", "copy", "copy-now"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("fill", "fill-ptsz", "fill-now", "rows", "copy", "copy-now"),
+        *("any", "any-ptsz", "any-now", "plane", "plane-now", "unaligned", "cuboid", "cuboid-now"),
+        *("arrays", "to-array", "from-array", "batch", "batch-old"),
+    ],
+)
 def test_fills_and_copies_on_the_device_are_charged_what_they_take(container, busy, how, fill_ns):
     cap(container, 30)
     tenant = busy(how, fill_ns, 20_000, HAMID_SIM_FILL_NS=str(fill_ns), **VIRTUAL)
 
     assert 30 - POINTS < got(tenant) < 30 + POINTS
+
+
+@pytest.mark.parametrize("how", ["in", "out"])
+def test_copies_from_and_to_the_host_are_charged_nothing(container, busy, how):
+    cap(container, 10)
+    got(busy(how, 20 * MS, 200, HAMID_SIM_FILL_NS=str(20 * MS)))
+
+    assert charged_ns(container, CARD) == 0
 
 
 @pytest.mark.parametrize("kernel_ns", [MS // 5, 20 * MS])
@@ -155,11 +178,8 @@ def test_a_launch_on_two_devices_waits_for_both_and_is_charged_to_each(
     told = tenant.told()
 
     assert 30 - POINTS < 100 * told["gpu_ns"] / told["elapsed_ns"] < 30 + POINTS
-    page = (container.usage_dir / USAGE_PAGE_NAME).read_bytes()
-    places = decode_places(page[:USAGE_HEADER_BYTES])
-    for place in (places[uuid] for uuid, cap in zip((CARD, OTHER_CARD), caps, strict=True) if cap):
-        charged_ns = decode_budget(page[place : place + USAGE_BUDGET.size]).charged_ns
-        assert 0.97 < charged_ns / told["gpu_ns"] < 1.03
+    for uuid in (uuid for uuid, cap in zip((CARD, OTHER_CARD), caps, strict=True) if cap):
+        assert 0.97 < charged_ns(container, uuid) / told["gpu_ns"] < 1.03
 
 
 def test_a_thread_that_launches_once_and_ends_takes_no_more_time_along(container, busy):

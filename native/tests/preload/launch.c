@@ -6,7 +6,9 @@
  *   HOW: kernel, ex, coop, multi (of one device), both (of two), grid (as before CUDA 4), each also with -ptsz where there is
  *   one; sync (waits for each), deep (for the eighth before), graph, graph-ptsz (ten kernels each, of long ones
  *   fewer), grids (three sizes in turns), streams (four in turns), threads (a new one for each), late (after one without a context, which fails); fill, fill-ptsz, fill-now,
- *   rows, copy, copy-now: no kernels, HAMID_SIM_FILL_NS has to say what each takes
+ *   rows, copy, copy-now, any, any-ptsz, any-now (whose name does not say where it goes), plane, plane-now, unaligned, cuboid,
+ *   cuboid-now, arrays, to-array, from-array, batch, batch-old: no kernels, HAMID_SIM_FILL_NS has to say what each takes; in, out:
+ *   from and to the host, which takes the device no time
  *
  * One JSON line: GPU time of what was launched and done, what that took, the longest launch, the longest without the
  * time for which it was ready to go on and no CPU was free, when it began, this process's CPU time; when the first mark (marks.h) was reached since, its GPU time, when the last was; and the GPU
@@ -87,6 +89,7 @@ extern __typeof__(cuLaunchKernelEx) cuLaunchKernelEx_ptsz;
 extern __typeof__(cuLaunchCooperativeKernel) cuLaunchCooperativeKernel_ptsz;
 extern __typeof__(cuGraphLaunch) cuGraphLaunch_ptsz;
 extern __typeof__(cuMemsetD32Async) cuMemsetD32Async_ptsz;
+extern __typeof__(cuMemcpyAsync) cuMemcpyAsync_ptsz;
 
 static bool is(const char *how, const char *name)
 {
@@ -185,6 +188,83 @@ static CUdeviceptr room(void)
 	return taken;
 }
 
+static CUarray array(int which)
+{
+	static CUarray arrays[2];
+	const CUDA_ARRAY_DESCRIPTOR shape = {.Width = HALF_BYTES, .Format = 1, .NumChannels = 1};
+	if (!arrays[which])
+		MUST(cuArrayCreate_v2(&arrays[which], &shape));
+	return arrays[which];
+}
+
+static CUDA_MEMCPY2D plane(void)
+{
+	return (CUDA_MEMCPY2D){
+		.srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = room(), .srcPitch = 512,
+		.dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = room() + HALF_BYTES, .dstPitch = 512,
+		.WidthInBytes = 256, .Height = HALF_BYTES / 512,
+	};
+}
+
+static CUDA_MEMCPY3D cuboid(void)
+{
+	return (CUDA_MEMCPY3D){
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = room(), .srcPitch = 512, .srcHeight = 2,
+		.dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = room() + HALF_BYTES, .dstPitch = 512,
+		.dstHeight = 2, .WidthInBytes = 256, .Height = 2, .Depth = HALF_BYTES / 1024,
+	};
+}
+
+static void copy_batch(bool is_old)
+{
+	static char on_host[64];
+	CUdeviceptr to[] = {room(), room() + HALF_BYTES}, from[] = {(uintptr_t)on_host, room()};
+	size_t sizes[] = {sizeof on_host, HALF_BYTES}, first = 0, failed;
+	if (is_old)
+		MUST(cuMemcpyBatchAsync(to, from, sizes, 2, NULL, &first, 0, &failed, streams[0]));
+	else
+		MUST(cuMemcpyBatchAsync_v2(to, from, sizes, 2, NULL, &first, 0, streams[0]));
+}
+
+/* A copy whose name does not say where it goes. False: it is none of these. */
+static bool copy_somewhere(const char *how)
+{
+	static char on_host[HALF_BYTES];
+	const CUDA_MEMCPY2D rows = plane();
+	const CUDA_MEMCPY3D cells = cuboid();
+	if (is(how, "any"))
+		MUST(cuMemcpyAsync(room(), room() + HALF_BYTES, HALF_BYTES, streams[0]));
+	else if (is(how, "any-ptsz"))
+		MUST(cuMemcpyAsync_ptsz(room(), room() + HALF_BYTES, HALF_BYTES, NULL));
+	else if (is(how, "any-now"))
+		MUST(cuMemcpy(room(), room() + HALF_BYTES, HALF_BYTES));
+	else if (is(how, "in"))
+		MUST(cuMemcpyAsync(room(), (uintptr_t)on_host, HALF_BYTES, streams[0]));
+	else if (is(how, "out"))
+		MUST(cuMemcpy((uintptr_t)on_host, room(), HALF_BYTES));
+	else if (is(how, "plane"))
+		MUST(cuMemcpy2DAsync_v2(&rows, streams[0]));
+	else if (is(how, "plane-now"))
+		MUST(cuMemcpy2D_v2(&rows));
+	else if (is(how, "unaligned"))
+		MUST(cuMemcpy2DUnaligned_v2(&rows));
+	else if (is(how, "cuboid"))
+		MUST(cuMemcpy3DAsync_v2(&cells, streams[0]));
+	else if (is(how, "cuboid-now"))
+		MUST(cuMemcpy3D_v2(&cells));
+	else if (is(how, "arrays"))
+		MUST(cuMemcpyAtoA_v2(array(0), 0, array(1), 0, HALF_BYTES));
+	else if (is(how, "to-array"))
+		MUST(cuMemcpyDtoA_v2(array(0), 0, room(), HALF_BYTES));
+	else if (is(how, "from-array"))
+		MUST(cuMemcpyAtoD_v2(room(), array(0), 0, HALF_BYTES));
+	else if (is(how, "batch") || is(how, "batch-old"))
+		copy_batch(is(how, "batch-old"));
+	else
+		return false;
+	return true;
+}
+
 /* Work that is no kernel. False: it is none of these. */
 static bool fill_or_copy(const char *how)
 {
@@ -201,7 +281,7 @@ static bool fill_or_copy(const char *how)
 	else if (is(how, "copy-now"))
 		MUST(cuMemcpyDtoD_v2(room(), room() + HALF_BYTES, HALF_BYTES));
 	else
-		return false;
+		return copy_somewhere(how);
 	return true;
 }
 
@@ -211,8 +291,12 @@ static CUstream stream_of(const char *how, unsigned int turn)
 	const size_t length = strlen(how);
 	if (is(how, "streams"))
 		return streams[turn % STREAMS];
-	if (strncmp(how, "graph", 5) == 0 || is(how, "multi") || is(how, "both") || is(how, "fill") || is(how, "copy"))
+	static const char *const there[] = {"multi", "both", "fill", "copy", "any", "in", "plane", "cuboid", "batch", "batch-old"};
+	if (strncmp(how, "graph", 5) == 0)
 		return streams[0];
+	for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+		if (is(how, there[i]))
+			return streams[0];
 	return length > 5 && is(how + length - 5, "-ptsz") ? PER_THREAD : NULL;
 }
 

@@ -129,6 +129,14 @@ static void take_time(CUstream stream)
 		stream_submit(stream, ns);
 }
 
+static bool is_on_device(int type, CUdeviceptr address)
+{
+	struct place place;
+
+	return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_ARRAY ||
+	       (type == CU_MEMORYTYPE_UNIFIED && space_place(address, &place) && place.kind != SPAN_HOST);
+}
+
 CUresult copy_in(const CUDA_MEMCPY3D *copy, CUstream handle, bool is_sync)
 {
 	CUstream stream;
@@ -148,8 +156,8 @@ CUresult copy_in(const CUDA_MEMCPY3D *copy, CUstream handle, bool is_sync)
 	if (is_sync)
 		timeline_wait_all(stream->object.context->device);
 	cr = copy_do(copy);
-	if (cr == CUDA_SUCCESS && copy->srcMemoryType == CU_MEMORYTYPE_DEVICE &&
-	    copy->dstMemoryType == CU_MEMORYTYPE_DEVICE)
+	if (cr == CUDA_SUCCESS && is_on_device(copy->srcMemoryType, copy->srcDevice) &&
+	    is_on_device(copy->dstMemoryType, copy->dstDevice))
 		take_time(stream);
 	return cr;
 }
