@@ -162,21 +162,37 @@ def test_a_server_that_is_not_there_is_told():
         ask(server, ("fit",), lines=fit_lines)
 
 
-def test_a_server_that_speaks_no_http_is_told():
+@contextmanager
+def saying(text):
+    """A server that says this to one caller, whatever it is asked."""
+
+    def answer():
+        caller, _ = listening.accept()
+        with caller:
+            caller.recv(4_096)
+            caller.sendall(text)
+
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=greet, args=(listening,))
+        thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(LeaderRefused, match="does not answer"):
-            ask(f"http://127.0.0.1:{listening.getsockname()[1]}", ("fit",), lines=fit_lines)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         thread.join()
 
 
-def greet(listening):
-    """Answer one caller as no web server does."""
-    caller, _ = listening.accept()
-    with caller:
-        caller.recv(4_096)
-        caller.sendall(b"SSH-2.0-OpenSSH\r\n")
+def test_a_server_that_speaks_no_http_is_told():
+    with (
+        saying(b"SSH-2.0-OpenSSH\r\n") as server,
+        pytest.raises(LeaderRefused, match="does not answer"),
+    ):
+        ask(server, ("fit",), lines=fit_lines)
+
+
+def test_an_error_that_is_cut_off_is_told():
+    with (
+        saying(b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{") as server,
+        pytest.raises(LeaderRefused, match="503: Busy"),
+    ):
+        ask(server, ("fit",), lines=fit_lines)
 
 
 def test_a_server_with_blanks_in_its_name_is_told():
@@ -315,18 +331,3 @@ def test_what_another_service_says_is_not_printed_as_the_answer(command):
     assert done.exit_code == 1
     assert "answers without" in done.output
     assert "not as a leader of hamid" in done.output
-
-
-def test_an_error_that_is_cut_off_is_told():
-    def cut(listening):
-        caller, _ = listening.accept()
-        with caller:
-            caller.recv(4_096)
-            caller.sendall(b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=cut, args=(listening,))
-        thread.start()
-        with pytest.raises(LeaderRefused, match="503: Busy"):
-            ask(f"http://127.0.0.1:{listening.getsockname()[1]}", ("fit",), lines=fit_lines)
-        thread.join()
