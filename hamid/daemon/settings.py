@@ -97,8 +97,9 @@ class HookSettings:
             ones are busy; 0 lets them be stopped.
         lending_interval_s: how often it is decided who may use what is idle; what is lent is back
             with its owner about three of these later.
-        trust_mps: the node runs NVIDIA MPS. Then the library does not cap a container that MPS
-            holds to a share of threads within its core limit.
+        trust_mps: the node runs NVIDIA MPS, its control daemon outside of the containers that use
+            it. Then the library does not cap a container that MPS holds to a share of threads
+            within its core limit.
         count_observed_memory: what the driver says that a container's processes hold beyond what
             they are charged (contexts, code, and whatever got around the library) counts against
             the limit, a few seconds late. Needs the host's processes in sight (hostPID).

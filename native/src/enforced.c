@@ -6,13 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "sys.h"
 
 #define MPS_PIPES "/tmp/nvidia-mps" /* where CUDA looks when it is told nothing */
 #define DMEM_MAX "/sys/fs/cgroup/dmem.max"
+#define MPS_PATIENCE_US 100000 /* for a daemon that is busy */
 
 /* 1 to 100; 0: it is no such number. MPS takes fractions. */
 static double percentage(const char *text)
@@ -44,7 +48,8 @@ uint32_t enforced_of(const struct enforced_facts *facts)
 	if (strncmp(facts->device_name, "MIG-", 4) == 0)
 		enforced |= HAMID_ENFORCED_MIG;
 	if (threads > 0 && (!facts->percent || threads <= facts->percent))
-		enforced |= facts->flags & HAMID_FLAG_TRUST_MPS ? HAMID_ENFORCED_MPS : HAMID_SEEN_MPS;
+		enforced |= facts->flags & HAMID_FLAG_TRUST_MPS && facts->is_mps_outside ? HAMID_ENFORCED_MPS :
+											 HAMID_SEEN_MPS;
 	if (has_limit(facts->dmem_max))
 		enforced |= HAMID_ENFORCED_DMEM;
 	return enforced;
@@ -54,7 +59,8 @@ uint32_t enforced_of(const struct enforced_facts *facts)
 
 static struct {
 	char mps_percent[16];
-	bool has_mps_pipe;
+	struct sockaddr_un mps_control;
+	bool has_mps_pipe, is_mps_outside;
 	char dmem_max[1024];
 } here;
 
@@ -68,28 +74,57 @@ static const char *dmem_path(void)
 	return DMEM_MAX;
 }
 
+/* Processes of other pid namespaces, but for those made by this one, have no pid here. */
+static bool is_outside(int fd)
+{
+	struct ucred listener;
+	socklen_t length = sizeof listener;
+	const struct timeval patience = {.tv_usec = MPS_PATIENCE_US};
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	return connect(fd, (const struct sockaddr *)&here.mps_control, sizeof here.mps_control) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &length) == 0 && listener.pid == 0;
+}
+
+/* Ask who listens, and say nothing: the daemon takes that for a client that gave up. */
+static void look_for_mps(void)
+{
+	static const int types[] = {SOCK_SEQPACKET, SOCK_STREAM};
+	for (size_t i = 0; i < sizeof types / sizeof *types && !here.is_mps_outside; i++) {
+		const int fd = socket(AF_UNIX, types[i] | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			return;
+		here.is_mps_outside = is_outside(fd);
+		close(fd);
+	}
+}
+
 static void look(void)
 {
-	char path[512];
+	struct sockaddr_un *control = &here.mps_control;
 	struct stat found;
 	const char *percent = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
 	const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
 	snprintf(here.mps_percent, sizeof here.mps_percent, "%s", percent ? percent : "");
-	snprintf(path, sizeof path, "%s/control", pipes && *pipes ? pipes : MPS_PIPES);
-	here.has_mps_pipe = sys_stat(path, &found) == 0;
+	control->sun_family = AF_UNIX;
+	const int length = snprintf(control->sun_path, sizeof control->sun_path, "%s/control",
+				    pipes && *pipes ? pipes : MPS_PIPES);
+	here.has_mps_pipe = length < (int)sizeof control->sun_path &&
+			    sys_stat(control->sun_path, &found) == 0;
 	const int fd = open(dmem_path(), O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	const ssize_t length = read(fd, here.dmem_max, sizeof here.dmem_max - 1);
-	here.dmem_max[length > 0 ? length : 0] = 0;
+	const ssize_t bytes = read(fd, here.dmem_max, sizeof here.dmem_max - 1);
+	here.dmem_max[bytes > 0 ? bytes : 0] = 0;
 	close(fd);
 }
 
 uint32_t enforced_here(const char *device_name, uint32_t percent, uint32_t flags)
 {
-	static pthread_once_t looked = PTHREAD_ONCE_INIT;
+	static pthread_once_t looked = PTHREAD_ONCE_INIT, looked_for_mps = PTHREAD_ONCE_INIT;
 	const int saved_errno = errno;
 	pthread_once(&looked, look);
+	if (flags & HAMID_FLAG_TRUST_MPS && here.has_mps_pipe && percentage(here.mps_percent) > 0)
+		pthread_once(&looked_for_mps, look_for_mps);
 	errno = saved_errno;
 	const struct enforced_facts facts = {
 		.device_name = device_name,
@@ -97,6 +132,7 @@ uint32_t enforced_here(const char *device_name, uint32_t percent, uint32_t flags
 		.flags = flags,
 		.mps_percent = here.mps_percent,
 		.has_mps_pipe = here.has_mps_pipe,
+		.is_mps_outside = here.is_mps_outside,
 		.dmem_max = here.dmem_max,
 	};
 	return enforced_of(&facts);

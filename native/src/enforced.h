@@ -2,8 +2,8 @@
  * What else holds this process to its share: then the library does not do it a second time, for two caps on one
  * another would leave a fraction. It says so in the usage page.
  *
- * The environment of a container is no authority (a pod's author writes it), so MPS counts only where the control
- * page says that the host runs it.
+ * The environment of a container is no authority (a pod's author writes it), nor are its files. So MPS counts only where the
+ * control page says that the host runs it, and a process of outside listens at its socket.
  *
  * Threads: any; no lock.
  */
@@ -19,7 +19,8 @@ struct enforced_facts {
 	uint32_t percent;          /* what the control page promises; 0: no cap */
 	uint32_t flags;            /* HAMID_FLAG_… */
 	const char *mps_percent;   /* CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, or NULL */
-	bool has_mps_pipe;         /* a control daemon of MPS can be reached */
+	bool has_mps_pipe;         /* there is what a control daemon of MPS makes */
+	bool is_mps_outside;       /* and who listens there is no process of this container */
 	const char *dmem_max;      /* of the cgroup, or NULL */
 };
 

@@ -7,6 +7,7 @@ late, and how close a tenant comes to its share is what `bench-cap` measures.
 
 import contextlib
 import json
+import socket
 import subprocess
 
 import pytest
@@ -45,10 +46,21 @@ def cap_each(
 class Busy:
     """A running `launch`, which begins when told."""
 
-    def __init__(self, container, stack, how: str, kernel_ns: int, milliseconds: int, **env: str):
+    def __init__(
+        self,
+        container,
+        stack,
+        how: str,
+        kernel_ns: int,
+        milliseconds: int,
+        *,
+        prefix: tuple[str, ...] = (),
+        **env: str,
+    ):
+        launch = str(container.build / "bin/launch")
         self.process = stack.enter_context(
             subprocess.Popen(
-                [str(container.build / "bin/launch"), how, str(kernel_ns), str(milliseconds)],
+                [*prefix, launch, how, str(kernel_ns), str(milliseconds)],
                 env=container.environment({"HAMID_TEST_LOOK_EVERY_MS": "50", **env}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -77,7 +89,7 @@ class Busy:
 @pytest.fixture
 def busy(container):
     with contextlib.ExitStack() as stack:
-        yield lambda *work, **env: Busy(container, stack, *work, **env)
+        yield lambda *work, **options: Busy(container, stack, *work, **options)
 
 
 def got(tenant: Busy) -> float:
@@ -85,7 +97,7 @@ def got(tenant: Busy) -> float:
     return tenant.percent()
 
 
-def said(container, busy, **env: str) -> Enforced:
+def said(container, busy, **env) -> Enforced:
     """What the usage page says of a tenant while it runs, once it says anything."""
     state = container.env["HAMID_SIM_STATE"] + "-said"  # with nobody's virtual time in it
     tenant = busy("sync", MS, 60_000, HAMID_SIM_STATE=state, **env)
@@ -249,22 +261,56 @@ def test_where_no_budget_can_be_kept_nothing_is_launched(container):
     assert "cannot be counted" in done.stderr
 
 
-def test_where_the_host_runs_mps_its_threads_are_enough(container, busy, tmp_path):
-    (tmp_path / "control").touch()
-    mps = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}
+@pytest.fixture
+def inside():
+    """What makes the command behind it one of a pid namespace of its own, as a container's are."""
+    unshare = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
+    if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no namespaces here: unshare is not permitted")
+    return unshare
+
+
+@pytest.fixture
+def mps(tmp_path):
+    """A socket as the control daemon of MPS has it, at which this process listens; the client's environment."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+        control.bind(str(tmp_path / "control"))
+        control.listen()
+        yield {
+            "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30",
+        }
+
+
+def test_where_the_host_runs_mps_its_threads_are_enough(container, busy, mps, inside):
     cap(container, 30, trusts_mps=True)
 
-    assert got(busy("kernel", MS, 2000, **VIRTUAL, **mps)) > 90
-    assert said(container, busy, **mps) == Enforced.MPS
+    assert got(busy("kernel", MS, 2000, prefix=inside, **VIRTUAL, **mps)) > 90
+    assert said(container, busy, prefix=inside, **mps) == Enforced.MPS
 
 
-def test_a_container_that_claims_mps_is_capped_and_seen(container, busy, tmp_path):
-    (tmp_path / "control").touch()
-    mps = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}
-    cap(container, 30)
+def test_where_the_container_itself_listens_for_mps_it_is_capped_and_seen(container, busy, mps):
+    cap(container, 30, trusts_mps=True)
 
     assert got(busy("kernel", MS, 2000, **VIRTUAL, **mps)) < 30 + OVER_POINTS
     assert said(container, busy, **mps) == Enforced.MPS_CLAIMED
+
+
+def test_a_file_where_mps_has_its_socket_is_no_mps(container, busy, mps, inside, tmp_path):
+    (tmp_path / "control").unlink()
+    (tmp_path / "control").touch()
+    cap(container, 30, trusts_mps=True)
+
+    launched = busy("kernel", MS, 2000, prefix=inside, **VIRTUAL, **mps)
+    assert got(launched) < 30 + OVER_POINTS
+
+
+def test_a_container_that_claims_mps_is_capped_and_seen(container, busy, mps, inside):
+    cap(container, 30)
+
+    launched = busy("kernel", MS, 2000, prefix=inside, **VIRTUAL, **mps)
+    assert got(launched) < 30 + OVER_POINTS
+    assert said(container, busy, prefix=inside, **mps) == Enforced.MPS_CLAIMED
 
 
 def test_on_a_mig_instance_nobody_waits_and_the_usage_page_says_why(container, busy):

@@ -14,6 +14,7 @@ static struct enforced_facts card(void)
 		.percent = 30,
 		.flags = HAMID_FLAG_TRUST_MPS,
 		.has_mps_pipe = true,
+		.is_mps_outside = true,
 	};
 }
 
@@ -59,6 +60,14 @@ static void check_mps(void)
 		EXPECT(!enforced_is_stronger(HAMID_SEEN_MPS));
 	}
 
+	CHECK("a socket at which a process of the container listens is no authority")
+	{
+		struct enforced_facts facts = card();
+		facts.mps_percent = "10";
+		facts.is_mps_outside = false;
+		EXPECT_EQUAL(enforced_of(&facts), HAMID_SEEN_MPS);
+	}
+
 	CHECK("MPS without its daemon is none")
 	{
 		struct enforced_facts facts = card();
@@ -98,7 +107,7 @@ int main(void)
 		setenv("CUDA_MPS_PIPE_DIRECTORY", dir, 1);
 		setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "25", 1);
 		setenv("HAMID_TEST_DMEM_MAX", "/dev/null", 1);
-		EXPECT_EQUAL(enforced_here("GPU-1", 30, HAMID_FLAG_TRUST_MPS), HAMID_ENFORCED_MPS);
+		EXPECT_EQUAL(enforced_here("GPU-1", 30, HAMID_FLAG_TRUST_MPS), HAMID_SEEN_MPS);
 		EXPECT_EQUAL(enforced_here("GPU-1", 20, HAMID_FLAG_TRUST_MPS), 0);
 		unlink(path);
 		rmdir(dir);
