@@ -21,6 +21,7 @@ from hamid.sched.sinks import NodeSink, PodSink
 from tests.builders import container_object
 from tests.sched.builders import make_devices
 from tests.sched.objects import added, deleted, modified, quota_object, registered, waiting
+from tests.sched.test_preemptor import preemptor_of
 from tests.sched.world import Call, World
 
 QUOTA_RESOURCES = {
@@ -82,6 +83,7 @@ class Schedule:
         self.sizes = {f"n{number}": size for number, size in enumerate(sizes)}
         self.quotas = quotas
         self.world = World(pod_wait_s=0.001, sync_wait_s=0.001)
+        self.preemptor = preemptor_of(self.world)
         self.count = 0
 
     async def begin(self):
@@ -102,10 +104,11 @@ class Schedule:
     async def tell(self, pod):
         PodSink(self.world.cache).apply(modified(pod))
 
-    async def create(self, number, _):
+    async def create(self, number, _=0, *, priority=0):
         self.count += 1
         shape = SHAPES[number % len(SHAPES)]
-        created = await self.world.kube.create(PODS, waiting(name=f"p{self.count:03}", **shape))
+        pod = waiting(name=f"p{self.count:03}", priority=priority, **shape)
+        created = await self.world.kube.create(PODS, pod)
         PodSink(self.world.cache).apply(added(created))
 
     async def place(self, number, is_shown):
@@ -120,6 +123,19 @@ class Schedule:
     async def filter(self, number, _):
         if pod := await self.pick(number, is_bound=False):
             await self.world.filter(call_of(pod))
+
+    async def prioritize(self, number, _):
+        if pod := await self.pick(number, is_bound=False):
+            names = await self.world.node_names()
+            await self.world.extender.prioritize(call_of(pod).filter(names))
+
+    async def preempt(self, number, is_shown):
+        """An important pod comes, and others have to go; what is promised to it is no booking."""
+        await self.create(number, priority=9)
+        await self.world.filter(call_of((await self.pods())[-1]))
+        await self.preemptor.step()
+        if is_shown % 2:
+            await self.relist()
 
     async def bind(self, number, where):
         if pod := await self.pick(number, is_bound=False):
@@ -268,6 +284,8 @@ STEPS = (
     "create",
     "filter",
     "filter",
+    "prioritize",
+    "preempt",
     "bind_as_reserved",
     "bind_as_reserved",
     "bind",
