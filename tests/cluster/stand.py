@@ -17,6 +17,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -98,6 +99,7 @@ class Stand:
     root: Path
     webhook: Forwarder
     extender: Forwarder
+    values: tuple[str, ...] = VALUES
     daemons: dict[str, Daemon] = field(default_factory=dict)
 
     @property
@@ -120,7 +122,7 @@ class Stand:
         settings: dict[str, Any] | None = None,
     ) -> Daemon:
         """A daemon for a node, with settings of its own if need be; it is not started yet."""
-        config = chart_config()
+        config = chart_config(self.values)
         node = self.cluster.node(1)
         address = bridge_address(self.cluster)
         overlay: dict[str, Any] = {
@@ -245,13 +247,18 @@ def stand(
     cards: str = "A100-40GB",
     count: int = 2,
     settings: dict[str, Any] | None = None,
+    chart: tuple[str, ...] = (),
 ) -> Iterator[Stand]:
-    """hamid installed on the cluster, its daemon on node-1 leading and registered."""
+    """hamid installed on the cluster, its daemon on node-1 leading and registered.
+
+    `chart` are more values of the chart, as `name=value`.
+    """
     helm()  # or the reason why there is none
     prepare_sim(root, cards=cards, count=count)
     address = bridge_address(cluster)
     with Forwarder("127.0.0.1") as webhook, Forwarder("127.0.0.1") as extender:
-        made = Stand(cluster=cluster, root=root, webhook=webhook, extender=extender)
+        values = (*VALUES, *chain.from_iterable(("--set", value) for value in chart))
+        made = Stand(cluster=cluster, root=root, webhook=webhook, extender=extender, values=values)
         try:
             install(made)
             first = made.add_daemon("first", "node-1", number=1, has_plugin=True, settings=settings)
@@ -275,7 +282,7 @@ def install(made: Stand) -> None:
     # Another module's may still be on its way out.
     cluster.try_kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
     cluster.kubectl("label", "node", "node-1", f"{LEADER_LABEL}=true", "--overwrite")
-    run_release(cluster, "install", "--create-namespace")
+    run_release(cluster, "install", "--create-namespace", values=made.values)
     cluster.kubectl("delete", "daemonset", "hamid", "-n", NAMESPACE)
     # The API server reaches the webhook by the address, as it would by the Service.
     hook = yaml.safe_load(
@@ -300,7 +307,7 @@ def start_scheduler(made: Stand) -> None:
     folder.mkdir(exist_ok=True)
     for name, content in secret["data"].items():
         (folder / name).write_bytes(base64.b64decode(content))
-    objects = rendered(*VALUES)
+    objects = rendered(*made.values)
     profile = yaml.safe_load(objects["ConfigMap", "hamid-kube-scheduler"]["data"]["config.yaml"])
     profile["leaderElection"] = {"leaderElect": False}
     profile["clientConnection"] = {"kubeconfig": "KUBECONFIG", "qps": 1000, "burst": 2000}
@@ -327,9 +334,9 @@ def prepare_sim(root: Path, *, cards: str, count: int) -> None:
     sim.chmod(0o777)
 
 
-def chart_config() -> dict[str, Any]:
+def chart_config(values: tuple[str, ...] = VALUES) -> dict[str, Any]:
     """The settings as the chart writes them."""
-    text = rendered(*VALUES)["ConfigMap", "hamid"]["data"]["config.yaml"]
+    text = rendered(*values)["ConfigMap", "hamid"]["data"]["config.yaml"]
     config = yaml.safe_load(text)
     assert isinstance(config, dict)
     return config
@@ -364,8 +371,10 @@ def bridge_address(cluster: Cluster) -> str:
     return next(str(a["address"]) for a in addresses if a["type"] == "InternalIP")
 
 
-def run_release(cluster: Cluster, verb: str, *options: str) -> str:
+def run_release(
+    cluster: Cluster, verb: str, *options: str, values: tuple[str, ...] = VALUES
+) -> str:
     """helm's install or uninstall."""
-    what = [] if verb == "uninstall" else [str(CHART), *VALUES]
+    what = [] if verb == "uninstall" else [str(CHART), *values]
     where = ("--namespace", NAMESPACE, "--kubeconfig", str(cluster.kubeconfig))
     return run_helm(verb, "hamid", *what, *where, *options)
