@@ -196,6 +196,23 @@ static void check_costs(void)
 		EXPECT_EQUAL(costs_get(kind), 3 * MS);
 	}
 
+	CHECK("of what nobody has measured it is told whether the device has begun with it")
+	{
+		static const int waiting;
+		const uint64_t kind = costs_kind(&waiting, 132);
+		be_single();
+		EXPECT(!measure_is_running(0, kind));
+		idle_at_ns = now_ns + 3 * MS;
+		EXPECT(launch_slowly(one, kind, 5 * MS, 0, 0));
+		EXPECT(!measure_is_running(0, kind));
+		now_ns += 4 * MS;
+		collect(false);
+		EXPECT(measure_is_running(0, kind));
+		wait();
+		EXPECT(!measure_is_running(0, kind));
+		EXPECT_EQUAL(costs_get(kind), 5 * MS);
+	}
+
 	CHECK("a busy device says exactly what a launch takes")
 	{
 		const uint64_t kind = known_kind(&second);
