@@ -18,8 +18,9 @@ from hamid.sched.placement.typical import Arrivals
 from hamid.sim.workload import MILLI
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from hamid.model.device import DeviceHold, DeviceUuid
     from hamid.sim.chooser import Chooser
     from hamid.sim.workload import Arrival, SimNode
 
@@ -93,6 +94,7 @@ class Replay:
             book.offer(node.host)
             chooser.put(book.snapshot())
         devices = [device for node in nodes for device in node.devices]
+        self._devices = {device.device_uuid: device for device in devices}
         self.capacity_milli = len(devices) * MILLI
         self._core_capacity = sum(d.core_percent for d in devices)
         self._memory_capacity_mib = sum(d.memory_mib for d in devices)
@@ -158,14 +160,21 @@ class Replay:
         book.hold(pod_uid, holds)
         book.ask(pod_uid, task.host)
         self._chooser.put(book.snapshot())
-        # A card that is held whole is in use, whatever memory its holder asked for.
-        cores = sum(hold.core_percent for hold in holds.values())
-        memory_mib = sum(hold.memory_mib for hold in holds.values())
+        cores, memory_mib = self._in_use(holds)
         self._count(cores, memory_mib)
         if task.lasts_s is not None:
             self._held_by_pod[pod_uid] = cores, memory_mib
             heappush(self._ends, (task.arrives_at_s + task.lasts_s, pod_uid, node_name))
         return True
+
+    def _in_use(self, holds: Mapping[DeviceUuid, DeviceHold]) -> tuple[int, int]:
+        """Cores and memory; all of a card that is held whole, whatever its holder asked for."""
+        cores = memory_mib = 0
+        for uuid, hold in holds.items():
+            device = self._devices[uuid]
+            cores += device.core_percent if hold.is_exclusive else hold.core_percent
+            memory_mib += device.memory_mib if hold.is_exclusive else hold.memory_mib
+        return cores, memory_mib
 
     def _let_end(self, now_s: float) -> None:
         while self._ends and self._ends[0][0] <= now_s:

@@ -54,6 +54,13 @@ def test_memory_and_cores_count_half_each():
     assert outcome.allocated_percent == 18.75
 
 
+def test_a_card_that_is_held_whole_is_in_use_whatever_memory_is_asked_for():
+    exclusive = task(memory=MemoryPercent(percent=5), core_percent=100, lasts_s=10.0)
+
+    assert run([exclusive]).allocated_percent == 50
+    assert run([exclusive, task(50, arrives_at_s=10.0)]).allocated_percent == 25
+
+
 def test_a_host_without_cpu_takes_nothing_more():
     outcome = run([task(10, host=HostAmount(cpu_milli=5_000)) for _ in range(2)])
 
