@@ -146,14 +146,18 @@ def test_nvml_s_lists_are_within_bounds(asan):
     assert told["Compute_v3"][-1][0][1] == 60 * MIB
 
 
-HOWS = ["kernel", "ex", "coop", "multi", "both", "grid", "deep", "graph", "streams", "threads"]
+HOWS = [
+    *("kernel", "ex", "coop", "multi", "both", "grid", "deep", "graph", "streams", "threads"),
+    *("fill", "copy", "any", "plane", "cuboid", "arrays", "batch"),
+]
 
 
 @pytest.mark.parametrize("how", HOWS)
 def test_launches_under_a_cap_are_within_bounds(asan, how):
     asan.limit(30)
 
-    (line,) = asan.run("launch", how, 200_000, 2000, env={"HAMID_SIM_CLOCK": "virtual"})
+    env = {"HAMID_SIM_CLOCK": "virtual", "HAMID_SIM_FILL_NS": "200000"}
+    (line,) = asan.run("launch", how, 200_000, 2000, env=env)
 
     assert line["gpu_ns"]
 
