@@ -26,8 +26,8 @@ class SchedSettings:
         defaults: what counts where a container says nothing.
         reservation_ttl_s: how long room is kept for a pod between filter and bind. Enough for
             the volumes of most pods; one that takes longer is placed anew at its bind.
-        confirmation_ttl_s: how long room is kept after a bind whose pod the watch has not shown;
-            it ends earlier with the first news of the pod.
+        confirmation_ttl_s: how long room is kept after a bind that the watch has not shown; it ends
+            earlier with the news that the pod is bound or gone.
         pod_wait_s: how long a call waits for the watch to show a pod that was just created,
             before the pod is read directly.
         sync_wait_s: how long a call waits for the first lists after a change of leader. With
