@@ -103,7 +103,10 @@ ELSEWHERE = {
         "sched/test_known_node.py::test_without_slots_it_has_no_devices_until_there_are_some_again",
     ),
     "HAMi#620, #591": ("sched/placement/test_explain.py::test_too_few_cards_on_several_nodes",),
-    "HAMi#1528": ("sched/placement/test_place.py::test_a_container_gets_distinct_cards",),
+    "HAMi#1528": (
+        "sched/placement/test_place.py::test_a_container_gets_distinct_cards",
+        "sched/placement/test_explain.py::test_too_few_cards_on_several_nodes",
+    ),
     "HAMi#812, #1557": (
         "sched/test_waker.py::test_a_node_whose_cards_were_away_makes_room_once_they_are_back",
         "sched/test_waker.py::test_a_node_that_is_deleted_and_made_anew_makes_room",

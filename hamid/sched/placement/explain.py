@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hamid.sched.placement.refusal import CardCount, Refusal
 
 NOT_REGISTERED: Final = "the node registers no card"
+_LOOK_AT_DAEMON: Final = "see where hamid's DaemonSet runs (nodes need its label), and its log"
 MAX_NAMES_SHOWN: Final = 3
 """Models or UUIDs named in a sentence; the event has room for about a thousand characters."""
 
@@ -48,6 +49,7 @@ class _Tally:
 
     Attributes:
         fitting_count: the most cards that would do on any one of the nodes.
+        largest_count: the most cards that any one of the nodes has.
     """
 
     request: PodRequest
@@ -55,6 +57,7 @@ class _Tally:
     card_count: int = 0
     needed_count: int = 0
     fitting_count: int = 0
+    largest_count: int = 0
     reasons: dict[Kind, _Reason] = field(default_factory=dict)
 
     def add(self, refusal: Refusal, node_count: int) -> None:
@@ -62,6 +65,7 @@ class _Tally:
         self.card_count += refusal.card_count * node_count
         self.needed_count = max(self.needed_count, refusal.needed_count)
         self.fitting_count = max(self.fitting_count, refusal.fitting_count)
+        self.largest_count = max(self.largest_count, refusal.card_count)
         for kind, count in refusal.counts.items():
             reason = self.reasons.get(kind)
             if reason is None:
@@ -85,7 +89,9 @@ class _Tally:
             on_any, found = " on any node", f"{self.card_count}{where}"
             if self.fitting_count:
                 found += f", at most {self.fitting_count} {fit} on one"
-        sentence = f"too few cards{on_any}, {self.needed_count} needed ({found})"
+        # Who asks for more cards than there are may have slices of one card in mind.
+        of_what = " different ones" if self.needed_count > self.largest_count else ""
+        sentence = f"too few cards{on_any}, {self.needed_count}{of_what} needed ({found})"
         return f"{sentence}: {lacking}" if lacking else sentence
 
     def _clause(self, kind: Kind, reason: _Reason) -> str:
@@ -142,11 +148,10 @@ def _cards_sentence(request: PodRequest, said: Sequence[tuple[Refusal, int]]) ->
     registered = [each for each in said if each[0].is_registered]
     silent_count = sum(count for refusal, count in said if not refusal.is_registered)
     if not registered:
-        return (
-            NOT_REGISTERED
-            if silent_count == 1
-            else f"none of {silent_count} nodes registers a card"
-        )
+        none = NOT_REGISTERED
+        if silent_count > 1:
+            none = f"none of {silent_count} nodes registers a card"
+        return f"{none}: {_LOOK_AT_DAEMON}"
     sentence = _sentence(request, registered)
     if silent_count:
         sentence += f"; {silent_count} node{_s(silent_count)} without registered cards"

@@ -111,7 +111,7 @@ def refusal_of(request, *usages, cordoned=()):
         pytest.param(
             asking(count=2),
             [card(0)],
-            "too few cards, 2 needed (1 of 1 fits)",
+            "too few cards, 2 different ones needed (1 of 1 fits)",
             id="a node with too few cards",
         ),
         pytest.param(
@@ -173,7 +173,7 @@ def test_too_few_cards_on_several_nodes():
     refusals = {"a": refusal_of(request, *cards(2)), "b": refusal_of(request, *cards(1))}
 
     assert cluster_sentence(request, refusals) == (
-        "too few cards on any node, 4 needed (3 on 2 nodes, at most 2 fit on one)"
+        "too few cards on any node, 4 different ones needed (3 on 2 nodes, at most 2 fit on one)"
     )
 
 
@@ -182,17 +182,19 @@ def test_too_few_cards_of_which_none_fits():
     full = refusal_of(request, *cards(2, memory_used_mib=39_000))
 
     assert cluster_sentence(request, {"a": full, "b": full}) == (
-        "too few cards on any node, 4 needed (4 on 2 nodes): "
+        "too few cards on any node, 4 different ones needed (4 on 2 nodes): "
         "4 lack memory (need 3000 MiB, most free 1000 MiB)"
     )
 
 
 def test_a_cluster_without_cards_says_so():
-    assert cluster_sentence(asking(), {"a": refusal_of(asking())}) == "the node registers no card"
-    assert (
-        cluster_sentence(asking(), dict.fromkeys("ab", refusal_of(asking())))
-        == "none of 2 nodes registers a card"
-    )
+    look = "see where hamid's DaemonSet runs (nodes need its label), and its log"
+
+    one = cluster_sentence(asking(), {"a": refusal_of(asking())})
+    both = cluster_sentence(asking(), dict.fromkeys("ab", refusal_of(asking())))
+
+    assert one == f"the node registers no card: {look}"
+    assert both == f"none of 2 nodes registers a card: {look}"
     assert cluster_sentence(asking(), {}) == "no node was offered"
 
 

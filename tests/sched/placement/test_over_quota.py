@@ -71,4 +71,4 @@ def test_what_other_nodes_lack_is_said_after_it(refusal):
 
     said = cluster_sentence(make_request(), {"a": refusal, "b": other})
 
-    assert said == f"{SENTENCE}. Besides, the node registers no card"
+    assert said.startswith(f"{SENTENCE}. Besides, the node registers no card: ")
