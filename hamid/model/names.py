@@ -143,6 +143,8 @@ SCHEDULER_NAME_4PD: Final = "4pd-scheduler"
 
 # What a container finds in its environment. Informative only: limits live in the control page.
 ENV_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+NOT_VISIBLE: Final = "void"
+"""Of it, where NVIDIA's runtime is to make none visible."""
 ENV_MEMORY_LIMIT: Final = "CUDA_DEVICE_MEMORY_LIMIT_"
 ENV_CORE_LIMIT: Final = "CUDA_DEVICE_SM_LIMIT"
 ENV_PRIORITY: Final = "CUDA_TASK_PRIORITY"

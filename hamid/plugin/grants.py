@@ -29,6 +29,7 @@ from hamid.hooks.abi.injection import (
 from hamid.hooks.abi.pages import decode_control_page, encode_control_page
 from hamid.hooks.files import replace_file
 from hamid.kubelet.port import ContainerGrant, DeviceNode, Mount
+from hamid.model.names import ENV_VISIBLE_DEVICES, NOT_VISIBLE
 from hamid.model.sharing import SharingMode
 from hamid.plugin.cdi import cdi_file_name, cdi_name, encode_cdi_spec
 from hamid.plugin.disk import needing_the_disk
@@ -138,9 +139,12 @@ class GrantFiles:
     def _answer(self, grant_id: str, entering: Injection) -> ContainerGrant:
         if self.can_mend:
             # The id stands in the environment too: the kubelet's checkpoint keeps this answer,
-            # and by the id we know at PreStartContainer which grant its entry is about.
+            # and by the id we know at PreStartContainer which grant its entry is about. And a
+            # runtime without CDI drops the name: then the image's word, which may be all cards,
+            # must not count. The spec's value takes the place of ours.
             return ContainerGrant(
-                envs={contract.ENV_GRANT_ID: grant_id}, cdi_devices=(cdi_name(grant_id),)
+                envs={contract.ENV_GRANT_ID: grant_id, ENV_VISIBLE_DEVICES: NOT_VISIBLE},
+                cdi_devices=(cdi_name(grant_id),),
             )
         return ContainerGrant(
             envs=entering.envs,

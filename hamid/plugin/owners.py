@@ -20,7 +20,7 @@ import structlog
 
 from hamid.errors import KubeletError
 from hamid.hooks.abi.contract import ENV_GRANT_ID
-from hamid.model.names import ENV_VISIBLE_DEVICES
+from hamid.model.names import ENV_VISIBLE_DEVICES, NOT_VISIBLE
 
 if TYPE_CHECKING:
     from hamid.kubelet.port import CheckpointEntry, CheckpointPort, PodResourcesPort
@@ -94,7 +94,7 @@ class Owners:
                 _require_answer_of_ours(entry, pod)
                 grant = self._grant(entry.envs.get(ENV_GRANT_ID), pod, entry.container_name, slots)
                 found = self._owner(pod, entry.container_name, grant)
-                has_cards = ENV_VISIBLE_DEVICES in entry.envs
+                has_cards = entry.envs.get(ENV_VISIBLE_DEVICES, NOT_VISIBLE) != NOT_VISIBLE
                 owners += [replace(owner, has_cards_in_answer=has_cards) for owner in found]
         return tuple(owners)
 

@@ -43,8 +43,8 @@ class PluginSettings:
         report_numa: tell the kubelet each card's NUMA node; off, as in HAMi, because the
             kubelet's single-numa-node policy then refuses pods that the scheduler placed.
         grant_mode: how devices reach the container. `cdi` makes a grant final only when the
-            container starts, and so mends even a wrong guess; it needs a runtime with CDI, and on
-            kubelets before 1.29 is as `env`.
+            container starts, and so mends even a wrong guess; it needs a runtime with CDI (containerd
+            2, or 1.7 with `enable_cdi`), and on kubelets before 1.29 is as `env`.
         cdi_dir: where the runtime looks for CDI specs.
         undecided_pods: pods that hamid's scheduler did not place; `slice` gives them a default
             slice of the cards that the kubelet chose, if that is free.

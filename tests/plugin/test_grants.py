@@ -193,7 +193,7 @@ async def test_with_cdi_the_answer_is_a_name_and_all_else_is_in_the_spec(new_fil
     answer = await files.write(make_grant())
 
     assert answer.cdi_devices == ("hamid.io/grant=g1",)
-    assert answer.envs == {contract.ENV_GRANT_ID: "g1"}
+    assert answer.envs == {contract.ENV_GRANT_ID: "g1", "NVIDIA_VISIBLE_DEVICES": "void"}
     assert (answer.mounts, answer.device_nodes) == ((), ())
     spec = orjson.loads((host / "cdi" / "hamid-g1.json").read_bytes())
     edits = spec["devices"][0]["containerEdits"]
