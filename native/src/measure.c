@@ -27,6 +27,7 @@ struct pair {
 	uint64_t costs_ns[LAUNCHES]; /* as charged; never 0 */
 	uint64_t charged_ns;
 	uint64_t begun_ns;
+	uint64_t host_ns; /* from before its start until the driver had all of it */
 };
 
 struct place {
@@ -224,6 +225,7 @@ static void close_batch(struct measurements *all, const struct measure_launch *l
 	}
 	all->head += measure_record(launch->stream, launch->is_thread_form, pair->end) == CUDA_SUCCESS;
 	all->ended_ns = all->last_ns;
+	pair->host_ns = all->last_ns - pair->begun_ns;
 	all->is_single = !all->is_single;
 }
 
@@ -336,6 +338,12 @@ static CUresult read_pair(const struct measurements *all, const struct pair *pai
 	return CUDA_SUCCESS;
 }
 
+/* Was it as long as it was because the host was held up behind its start? */
+static bool is_host_s(const struct pair *pair, uint64_t took_ns)
+{
+	return took_ns > 2 * pair->charged_ns && pair->host_ns > took_ns / 2;
+}
+
 void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate,
 		     bool is_contended)
 {
@@ -356,7 +364,7 @@ void measure_collect(const struct whereabouts *there, struct hamid_budget *budge
 			continue;
 		}
 		all->has_before = true;
-		pair->is_bound |= is_contended;
+		pair->is_bound |= is_contended || is_host_s(pair, took_ns);
 		learn(pair, took_ns, is_contended);
 		if (!pair->is_bound || took_ns < pair->charged_ns)
 			more_ns += (int64_t)took_ns - (int64_t)pair->charged_ns;

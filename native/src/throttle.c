@@ -33,7 +33,8 @@ struct throttle_verdict throttle_step(uint64_t due_ns, uint64_t now_ns, uint64_t
 
 uint64_t throttle_correct(uint64_t due_ns, uint64_t now_ns, int64_t more_ns, uint64_t rate)
 {
-	const uint64_t due = clamped(due_ns, now_ns);
+	/* Time that passed since the launch has paid for it, however little was charged then. */
+	const uint64_t due = due_ns < now_ns + THROTTLE_DEBT_NS ? due_ns : now_ns + THROTTLE_DEBT_NS;
 	if (more_ns >= 0)
 		return clamped(due + paid_within((uint64_t)more_ns, rate), now_ns);
 	const uint64_t less = paid_within(0 - (uint64_t)more_ns, rate);

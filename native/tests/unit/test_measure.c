@@ -102,10 +102,14 @@ static CUresult destroy(CUevent event)
 	return CUDA_SUCCESS;
 }
 
+static uint64_t held_up_ns; /* once, right behind an event */
+
 static CUresult record_event(CUevent event, CUstream stream)
 {
 	recorded_in_gone += stream == gone_stream;
 	*at_of(event) = idle_at_ns > now_ns ? idle_at_ns : now_ns;
+	now_ns += held_up_ns;
+	held_up_ns = 0;
 	return CUDA_SUCCESS;
 }
 
@@ -239,6 +243,38 @@ static void check_costs(void)
 		EXPECT(launch_slowly(one, kind, KERNEL_NS, 8 * MS, 1 * US));
 		wait();
 		EXPECT(costs_get(kind) <= KERNEL_NS + KERNEL_NS / 60);
+	}
+}
+
+static void check_host(void)
+{
+	static const int brief, lasting;
+
+	CHECK("a host that was held up right behind an event makes nothing expensive, and is charged nothing")
+	{
+		const uint64_t kinds[] = {known_kind(&brief), costs_kind(&lasting, 132)};
+		costs_learn(kinds[1], MS, COSTS_EXACTLY);
+		for (int i = 0; i < 2; i++) {
+			const uint32_t cost_ns = costs_get(kinds[i]);
+			be_single();
+			const uint64_t charged_ns = budget.charged_ns;
+			held_up_ns = 20 * MS;
+			EXPECT(launch_slowly(one, kinds[i], cost_ns, 1500, 500));
+			wait();
+			EXPECT(costs_get(kinds[i]) <= cost_ns + cost_ns / 60);
+			EXPECT_EQUAL(budget.charged_ns, charged_ns);
+		}
+	}
+
+	CHECK("what really takes longer is learnt and charged at once")
+	{
+		const uint64_t kind = costs_kind(&lasting, 132);
+		be_single();
+		const uint64_t charged_ns = budget.charged_ns, cost_ns = costs_get(kind);
+		EXPECT(launch_slowly(one, kind, 9 * MS, 1500, 500));
+		wait();
+		EXPECT(costs_get(kind) > 2 * MS);
+		EXPECT(budget.charged_ns - charged_ns > 9 * MS - cost_ns - MS / 10);
 	}
 }
 
@@ -410,6 +446,7 @@ int main(void)
 		.cuStreamIsCapturing = is_capturing,
 	};
 	check_costs();
+	check_host();
 	check_streams();
 	check_contexts();
 	check_threads();

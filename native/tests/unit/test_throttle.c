@@ -85,6 +85,15 @@ int main(void)
 			     START - THROTTLE_BURST_NS);
 	}
 
+	CHECK("what was charged too little is paid for from the launch on, not from when that is found out")
+	{
+		const struct throttle_verdict launched = throttle_step(START, START, MS, 500);
+		const uint64_t found_out = throttle_correct(launched.due_ns, START + 100 * MS, 99 * MS, 500);
+		EXPECT_EQUAL(found_out, START + 200 * MS);
+		EXPECT_EQUAL(throttle_correct(0, START, 5 * MS, 500), START - THROTTLE_BURST_NS);
+		EXPECT_EQUAL(throttle_correct(UINT64_MAX, START, 5 * MS, 500), START + THROTTLE_DEBT_NS);
+	}
+
 	CHECK("a kind's cost is learnt, and follows")
 	{
 		int one, other;
