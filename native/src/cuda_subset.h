@@ -86,6 +86,7 @@ enum {
 	CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
 	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
 	CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
+	CU_GRAPH_NODE_TYPE_GRAPH = 4,
 	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
 	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 	CUDA_GRAPH_INSTANTIATE_ERROR = 1,
@@ -200,6 +201,10 @@ typedef struct {
 		struct {
 			CUdeviceptr dptr;
 		} free;
+		struct {
+			CUgraph graph;
+			int ownership; /* since 12.9 */
+		} graph;
 	};
 	long long reserved2;
 } CUgraphNodeParams;

@@ -2,8 +2,8 @@
  * What graphs will take at least, noted while they are built: the most that is certain before they
  * run. That is their largest allocation, or all of those that they do not free themselves.
  *
- * Notes of a graph go to what is instantiated from it; what child graphs and clones allocate is not
- * known here, and is charged when it was taken.
+ * Notes of a graph go to what is instantiated from it, and to its parent when it becomes a child. Graphs that
+ * allocate cannot be cloned; what several children of one parent take beyond the largest is charged when it was taken.
  *
  * Open: nothing is refused here.
  */
@@ -120,12 +120,40 @@ HOOK_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph,
 	return cr;
 }
 
+/* What a child surely takes, its parent does; as if at once, for the parent may free it. */
+static void note_child(CUgraph graph, CUgraph child)
+{
+	struct ledger_entry entry, whole;
+	HOOK_GRAPH_EACH(ordinal, hook_graph_devices()) {
+		if (ledger_take(LEDGER_GRAPH, key_of(child, ordinal), &entry) < 0)
+			continue;
+		const uint64_t key = key_of(graph, ordinal);
+		const uint64_t least = entry.size_bytes > entry.owner ? entry.size_bytes : entry.owner;
+		if (ledger_take(LEDGER_GRAPH, key, &whole) < 0)
+			whole = (struct ledger_entry){.key = key, .count = 1, .kind = LEDGER_GRAPH};
+		if (least > whole.owner)
+			whole.owner = least;
+		ledger_put_back(&whole);
+	}
+}
+
 static CUresult noted(CUresult cr, CUgraph graph, const CUgraphNodeParams *parameters)
 {
-	if (cr == CUDA_SUCCESS && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	switch (parameters->type) {
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
 		note_alloc(graph, &parameters->alloc);
-	else if (cr == CUDA_SUCCESS && parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		break;
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
 		hook_graph_note_free(parameters->free.dptr);
+		break;
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		note_child(graph, parameters->graph.graph);
+		break;
+	default:
+		break;
+	}
 	return cr;
 }
 

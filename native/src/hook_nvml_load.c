@@ -113,25 +113,51 @@ static unsigned int own_percent(const struct device_limit *limit, const struct h
 	return told;
 }
 
+/* Has the container a cap on the device? Then what is told it at most. */
+static bool is_capped(nvmlDevice_t device, unsigned int *ret_percent)
+{
+	char uuid[96];
+	struct device_limit limit;
+	struct hamid_budget budget;
+	if (!real.nvmlDeviceGetUUID ||
+	    real.nvmlDeviceGetUUID(device, uuid, sizeof uuid) != NVML_SUCCESS ||
+	    pages_limit(uuid, &limit) < 0 || limit.core_percent == 0 ||
+	    limit.core_percent >= WHOLE_PERCENT)
+		return false;
+	*ret_percent = pages_budget_told(limit.uuid, &budget) < 0 ? 0 : own_percent(&limit, &budget);
+	return true;
+}
+
 HOOK_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
 	nvmlUtilization_t *utilization)
 {
 	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetUtilizationRates)
 		return NVML_ERROR_UNINITIALIZED;
-	char uuid[96];
-	struct device_limit limit;
-	struct hamid_budget budget;
+	unsigned int own;
 	nvmlReturn_t nr = real.nvmlDeviceGetUtilizationRates(device, utilization);
-	if (nr != NVML_SUCCESS || !real.nvmlDeviceGetUUID ||
-	    real.nvmlDeviceGetUUID(device, uuid, sizeof uuid) != NVML_SUCCESS ||
-	    pages_limit(uuid, &limit) < 0 || limit.core_percent == 0 ||
-	    limit.core_percent >= WHOLE_PERCENT)
+	if (nr != NVML_SUCCESS || !is_capped(device, &own))
 		return nr;
-	const unsigned int own =
-		pages_budget_told(limit.uuid, &budget) < 0 ? 0 : own_percent(&limit, &budget);
 	if (utilization->gpu > own)
 		utilization->gpu = own;
 	if (utilization->memory > own)
 		utilization->memory = own;
+	return nr;
+}
+
+/* The same of the last moments: of all of them what is told of now. */
+HOOK_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
+	unsigned long long since_us, nvmlValueType_t *value_type, unsigned int *count, nvmlSample_t *samples)
+{
+	if (!real_load(REAL_NVML) || !real.nvmlDeviceGetSamples)
+		return NVML_ERROR_UNINITIALIZED;
+	unsigned int own;
+	nvmlReturn_t nr = real.nvmlDeviceGetSamples(device, type, since_us, value_type, count, samples);
+	if (nr != NVML_SUCCESS || !samples ||
+	    (type != NVML_GPU_UTILIZATION_SAMPLES && type != NVML_MEMORY_UTILIZATION_SAMPLES) ||
+	    !is_capped(device, &own))
+		return nr;
+	for (unsigned int i = 0; i < *count; i++)
+		if (samples[i].sampleValue.uiVal > own)
+			samples[i].sampleValue.uiVal = own;
 	return nr;
 }

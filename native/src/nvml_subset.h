@@ -62,6 +62,22 @@ typedef struct {
 	unsigned int gpu, memory; /* percent */
 } nvmlUtilization_t;
 
+typedef int nvmlSamplingType_t;
+typedef int nvmlValueType_t;
+
+enum {
+	NVML_GPU_UTILIZATION_SAMPLES = 1,
+	NVML_MEMORY_UTILIZATION_SAMPLES = 2,
+};
+
+typedef struct {
+	unsigned long long timeStamp;
+	union {
+		unsigned int uiVal;
+		unsigned long long ullVal;
+	} sampleValue;
+} nvmlSample_t;
+
 typedef struct {
 	unsigned int pid;
 	unsigned long long timeStamp;

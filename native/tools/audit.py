@@ -40,7 +40,7 @@ LAYOUTS = {
     "CUDA_MEMCPY2D_v2": "srcMemoryType srcDevice dstMemoryType dstDevice WidthInBytes Height",
     "CUDA_MEMCPY3D_v2": "srcMemoryType srcDevice dstMemoryType dstDevice WidthInBytes Height Depth",
     "CUarrayMapInfo": "resource memOperationType memHandleType memHandle offset",
-    "CUgraphNodeParams": "type alloc free",
+    "CUgraphNodeParams": "type alloc free graph",
     "CUDA_GRAPH_INSTANTIATE_PARAMS": "flags hUploadStream hErrNode_out result_out",
 }
 VALUES = (
@@ -57,6 +57,7 @@ VALUES = (
     "CU_MEMPOOL_ATTR_LOCATION_TYPE",
     "CU_MEM_ALLOCATION_TYPE_MANAGED",
     "CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT",
+    "CU_GRAPH_NODE_TYPE_GRAPH",
     "CU_GRAPH_NODE_TYPE_MEM_ALLOC",
     "CU_GRAPH_NODE_TYPE_MEM_FREE",
     "CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT",

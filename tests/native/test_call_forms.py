@@ -204,6 +204,31 @@ def test_whatever_makes_a_graph_executable_keeps_what_it_will_allocate(steps, ma
     assert charges(steps(MADE % (LIMIT_MIB, make, arguments)))["launched"] == LIMIT_MIB
 
 
+MOVED = (
+    GRAPH
+    + """
+class Child(Structure):
+    _fields_ = [("graph", c_void_p), ("is_moved", c_int)]
+parent, params = c_void_p(), Node(kind=4)
+assert cuda.cuGraphCreate(byref(parent), 0) == 0
+add_alloc(%d)
+memmove(byref(params.of), byref(Child(graph.value, 1)), sizeof(Child))
+steps.say("moved", cuda.cuGraphAddNode(byref(node), parent, None, c_size_t(0), byref(params)))
+steps.say("made", cuda.cuGraphInstantiateWithFlags(byref(made), parent, c_ulonglong(0)))
+steps.say("launched", cuda.cuGraphLaunch(made, stream))
+"""
+)
+
+
+def test_what_a_child_graph_will_allocate_is_known_before_its_parent_runs(steps):
+    assert steps(MOVED % (LIMIT_MIB + 2)) == {
+        "moved": (0, 0, 0),
+        "made": (0, 0, 0),
+        "launched": (OUT_OF_MEMORY, 0, 0),
+    }
+    assert charges(steps(MOVED % LIMIT_MIB))["launched"] == LIMIT_MIB
+
+
 UPLOADED = (
     GRAPH
     + """

@@ -391,7 +391,10 @@ typedef struct {
 		CUDA_MEMCPY_NODE_PARAMS memcpy;
 		CUDA_MEMSET_NODE_PARAMS memset;
 		CUDA_HOST_NODE_PARAMS host;
-		CUgraph graph;
+		struct {
+			CUgraph graph;
+			int ownership; /* 1: the child is moved into its parent */
+		} child;
 		CUevent event;
 		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
 		CUdeviceptr free;

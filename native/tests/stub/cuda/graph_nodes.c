@@ -93,24 +93,30 @@ static bool has_memory_nodes(CUgraph graph)
 	return false;
 }
 
+/* One with memory nodes can be moved only, not cloned. */
+static CUresult add_child(ADD_PARAMS, CUgraph child, bool is_moved)
+{
+	if (!node || !object_is(OBJECT_GRAPH, child) || child == graph || (is_moved && child->is_child))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!is_moved && has_memory_nodes(child))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUgraph own = is_moved ? child : graph_copy(child);
+	CUresult cr = own ? graph_add(graph, after, count, CU_GRAPH_NODE_TYPE_GRAPH, node)
+			  : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (cr == CUDA_SUCCESS) {
+		own->is_child = true;
+		(*node)->child = own;
+	} else if (own && !is_moved) {
+		graph_free(own);
+	}
+	return cr;
+}
+
 SIM_EXPORT CUresult cuGraphAddChildGraphNode(ADD_PARAMS, CUgraph child)
 {
 	SIM_ENTER();
-	if (!node || !object_is(OBJECT_GRAPH, child) || child == graph)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (has_memory_nodes(child))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUgraph copy = graph_copy(child);
-	CUresult cr = copy ? graph_add(graph, after, count, CU_GRAPH_NODE_TYPE_GRAPH, node)
-			   : CUDA_ERROR_OUT_OF_MEMORY;
-
-	if (cr == CUDA_SUCCESS) {
-		copy->is_child = true;
-		(*node)->child = copy;
-	} else if (copy) {
-		graph_free(copy);
-	}
-	return cr;
+	return add_child(node, graph, after, count, child, false);
 }
 
 SIM_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *child)
@@ -217,7 +223,7 @@ static CUresult add_any(ADD_PARAMS, CUgraphNodeParams *params)
 	case CU_GRAPH_NODE_TYPE_HOST:
 		return cuGraphAddHostNode(node, graph, after, count, &params->host);
 	case CU_GRAPH_NODE_TYPE_GRAPH:
-		return cuGraphAddChildGraphNode(node, graph, after, count, params->graph);
+		return add_child(node, graph, after, count, params->child.graph, params->child.ownership == 1);
 	case CU_GRAPH_NODE_TYPE_EMPTY:
 		return cuGraphAddEmptyNode(node, graph, after, count);
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:

@@ -55,6 +55,44 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
 	return NVML_SUCCESS;
 }
 
+#define SAMPLES 8u /* kept */
+
+typedef struct {
+	unsigned long long timeStamp;
+	union {
+		unsigned int uiVal;
+		unsigned long long ullVal;
+	} sampleValue;
+} nvmlSample_t;
+
+static unsigned long long now_us(void);
+
+/* What the card was busy in the last moments, all of them alike; without room, how many there can be. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long long since_us,
+					       int *value_type, unsigned int *count, nvmlSample_t *samples)
+{
+	nvmlUtilization_t now;
+	nvmlReturn_t result = count && value_type ? nvmlDeviceGetUtilizationRates(device, &now)
+						  : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (result != NVML_SUCCESS)
+		return result;
+	if (type != 1 && type != 2)
+		return NVML_ERROR_NOT_SUPPORTED;
+	*value_type = 1; /* unsigned int */
+	if (!samples) {
+		*count = SAMPLES;
+		return NVML_SUCCESS;
+	}
+	*count = *count < SAMPLES ? *count : SAMPLES;
+	for (unsigned int i = 0; i < *count; i++)
+		samples[i] = (nvmlSample_t){
+			.timeStamp = now_us() - (*count - i),
+			.sampleValue.uiVal = type == 1 ? now.gpu : now.memory,
+		};
+	return now_us() > since_us ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
 static unsigned long long now_us(void)
 {
 	struct timespec now;
