@@ -1,11 +1,13 @@
 """The library for aarch64: built by Debian's cross compiler, run by qemu on simulated drivers of its own."""
 
+import json
 import re
 import shutil
 import subprocess
 
 import pytest
 
+from hamid.hooks.abi.pages import ContainerLimits, DeviceLimit, encode_control_page
 from tests.native.container import CARD, NATIVE, Container, build
 from tests.native.test_exports import HOOKED
 
@@ -128,3 +130,15 @@ def test_what_is_charged_is_what_the_driver_gave(container, route):
     charged, physical = re.findall(r'"(?:charged|physical)": (\d+)', done.stdout)
     assert charged == physical == str(1024 << 20)
     assert '"left": 0' in done.stdout
+
+
+@pytest.mark.parametrize("how", ["kernel", "graph"])
+def test_a_cap_holds(container, how):
+    device = DeviceLimit(device_uuid=CARD, memory_bytes=None, core_percent=30)
+    limits = ContainerLimits(devices=(device,), priority=1, generation=1)
+    container.write_page(encode_control_page(limits))
+
+    done = container.run("launch", how, 1_000_000, 10_000, env={"HAMID_SIM_CLOCK": "virtual"})
+
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert 29 < 100 * told["gpu_ns"] / told["elapsed_ns"] < 31

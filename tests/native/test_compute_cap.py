@@ -194,6 +194,16 @@ def test_a_launch_on_two_devices_waits_for_both_and_is_charged_to_each(
         assert 0.97 < charged_ns(container, uuid) / told["gpu_ns"] < 1.03
 
 
+@pytest.mark.parametrize("wave_ns", [5000, MS // 10, MS])
+def test_one_function_costs_what_each_of_its_grids_takes(container, busy, wave_ns):
+    """Launched with three grids in turns, which take up to forty times as long as each other."""
+    cap(container, 30)
+
+    used = got(busy("grids", f"{wave_ns}w", 20_000, **VIRTUAL))
+
+    assert 30 - POINTS < used < 30 + POINTS
+
+
 def test_a_thread_that_launches_once_and_ends_takes_no_more_time_along(container, busy):
     cap(container, 30)
 

@@ -127,7 +127,7 @@ def test_kills_at_many_instructions_leave_all_to_the_survivor_at_once(led, call,
     assert found["killed"] > 100
 
 
-def test_a_stopped_process_stops_nobody_else(churn):
+def test_a_stopped_process_stops_nobody_else_and_goes_on_when_it_may(churn, container):
     stopped = [churn.start(index) for index in range(8)]
     while not all(churn.waited_ns(index) for index in range(8)):
         os.sched_yield()
@@ -138,6 +138,13 @@ def test_a_stopped_process_stops_nobody_else(churn):
 
     assert churn.waited_ns(8) < WORST_NS
     assert churn.failed == 0
+    del churn.workers[8]  # which is through
+    for process in stopped:
+        process.send_signal(signal.SIGCONT)
+    assert churn.all_go_on(GOES_ON_S)
+    churn.end()
+    assert churn.failed == 0
+    check_the_heir(churn, container)
 
 
 HOLD_THE_LOCK = """

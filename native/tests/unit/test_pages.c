@@ -110,6 +110,25 @@ static void check_bad_usage_pages(void)
 		unlink(pages_usage_path());
 	}
 
+	CHECK("a usage page with other sizes, or with a feature that is not known, is refused")
+	{
+		static const struct {
+			size_t at, length;
+		} fields[] = {
+#define FIELD(name) {offsetof(struct hamid_usage, name), sizeof((struct hamid_usage *)0)->name}
+			FIELD(size_bytes), FIELD(header_bytes), FIELD(slot_bytes), FIELD(slot_count),
+			FIELD(device_capacity), FIELD(feature_bits),
+#undef FIELD
+		};
+		static const uint8_t other[sizeof(uint64_t)] = {0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55};
+		for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+			EXPECT_EQUAL(in_child(take_60), 0);
+			overwrite_usage((off_t)fields[i].at, other, fields[i].length);
+			EXPECT_EQUAL(in_child(is_refused), 0);
+			unlink(pages_usage_path());
+		}
+	}
+
 	CHECK("a usage page of an earlier version that nobody is in any more is made anew")
 	{
 		const uint32_t version = 2;

@@ -36,6 +36,16 @@ def test_nvml_tells_how_busy_card_and_processes_were(machine):
     }
 
 
+NOT_FOUND = 6
+
+
+def test_what_nvml_tells_is_of_the_last_whole_window_and_so_is_late(machine):
+    """A second's work, in a window of two."""
+    seen = machine.run("utilisation", HAMID_SIM_CLOCK="virtual", HAMID_SIM_WINDOW_MS="2000")
+
+    assert (seen["before"], seen["card"], seen["processes"]) == (0, 0, [NOT_FOUND, 0])
+
+
 def busy(process):
     output, errors = process.communicate(timeout=60)
     assert output, errors
