@@ -108,7 +108,19 @@ def calls_waited_in(pid):
 
 
 def look_at(pid, *, leave_out):
-    """What the kernel says of a process."""
+    """What the kernel says of a process, once it says so twice: threads on their way open files and close them."""
+    last, until = None, time.monotonic() + TIMEOUT_S
+    while True:
+        seen = None
+        with contextlib.suppress(FileNotFoundError):  # closed while it was looked at
+            seen = look_once(pid, leave_out=leave_out)
+        if seen is not None and seen == last:
+            return seen
+        assert time.monotonic() < until
+        last = seen
+
+
+def look_once(pid, *, leave_out):
     proc = Path(f"/proc/{pid}")
     status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
     targets = {fd.name: str(fd.readlink()) for fd in (proc / "fd").iterdir()}

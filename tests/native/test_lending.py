@@ -178,7 +178,7 @@ async def test_a_low_priority_keeps_its_floor_and_is_stopped_where_it_has_none(
         assert 1 < kept < floor_percent + WEIGHT_POINTS
     else:
         assert kept < 1
-    assert had > 80
+    assert had > kept + 30  # the rest, but for what the host comes too late for
 
 
 @pytest.mark.parametrize(
