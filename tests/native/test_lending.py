@@ -32,16 +32,15 @@ def lend(
     mode: CoreMode = CoreMode.LEND,
     weight: int = 1,
     *,
-    priority: int = 1,
     generation: int = 1,
 ) -> None:
     device = DeviceLimit(device_uuid=CARD, memory_bytes=None, core_percent=percent, weight=weight)
-    limits = ContainerLimits(devices=(device,), priority=priority, generation=generation, mode=mode)
+    limits = ContainerLimits(devices=(device,), priority=1, generation=generation, mode=mode)
     container.write_page(encode_control_page(limits))
 
 
 @contextlib.asynccontextmanager
-async def lender(*containers, nvml=None, floor_percent=5):
+async def lender(*containers, nvml=None):
     """A lender that looks after the containers while the block lasts."""
     dirs = {
         str(each.limits_dir): ContainerDirs(limits=each.limits_dir, usage=each.usage_dir)
@@ -53,7 +52,6 @@ async def lender(*containers, nvml=None, floor_percent=5):
         nvml=nvml or FakeNvml(),
         thread=thread,
         clock_ns=time.monotonic_ns,
-        floor_percent=floor_percent,
     )
     samplers = [LoadSampler(lender=keeper)] if nvml else []
     async with running(keeper, *samplers):
@@ -155,30 +153,6 @@ async def test_what_was_lent_goes_back_when_its_owner_is_back(container, other, 
 
     # Without a word from the lender each would get half of a device that is shared in turns.
     assert percent_once_settled(owner.result()) > 60
-
-
-@pytest.mark.parametrize("floor_percent", [0, 5])
-async def test_a_low_priority_keeps_its_floor_and_is_stopped_where_it_has_none(
-    container, other, nvml, floor_percent
-):
-    lend(container, 0, CoreMode.PRIORITY, priority=1)
-    lend(other, 0, CoreMode.PRIORITY, priority=0)
-    async with (
-        lender(container, other, nvml=nvml, floor_percent=floor_percent),
-        asyncio.TaskGroup() as group,
-    ):
-        low = group.create_task(told(container, 5000, LONG_NS))
-        high = group.create_task(told(other, 7000, LONG_NS))
-
-    kept, had = (
-        statistics.fmean(gpu_ns / (10 * MS) for gpu_ns in task.result()["seconds"][SETTLED_S:5])
-        for task in (low, high)
-    )
-    if floor_percent:
-        assert 1 < kept < floor_percent + WEIGHT_POINTS
-    else:
-        assert kept < 1
-    assert had > kept + 30  # the rest, but for what the host comes too late for
 
 
 @pytest.mark.parametrize(
