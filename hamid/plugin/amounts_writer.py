@@ -103,8 +103,9 @@ class AmountsWriter:
                 hint="the node states sums of before, and its kubelet may refuse pods by them; "
                 "docs/placement.md says how to take them away",
             )
+        else:
+            log.info("amounts stated", node=self.node_name, **sums)
         self._written = wanted
-        log.info("amounts stated", node=self.node_name, **sums)
 
     def want(self, amounts: CardAmounts) -> None:
         """These are to be stated, unless none is."""
