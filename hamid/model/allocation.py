@@ -88,6 +88,11 @@ class PodAllocation:
         """The container's allocation, if it has one."""
         return next((c for c in self.containers if c.container_name == name), None)
 
+    @property
+    def device_uuids(self) -> frozenset[DeviceUuid]:
+        """The devices that any of its containers gets a share of."""
+        return frozenset(share.device_uuid for c in self.containers for share in c.shares)
+
     def holds(self, *, is_initialized: bool = False) -> Mapping[DeviceUuid, DeviceHold]:
         """What the pod takes of each device that it takes anything of.
 

@@ -132,7 +132,7 @@ def _change(change: Change) -> JsonObject:
 
 def placed_answer(allocation: PodAllocation, node: NodeSnapshot | None) -> JsonObject:
     """What the pod was given, and how all cards of its node are taken now."""
-    chosen = {share.device_uuid for c in allocation.containers for share in c.shares}
+    chosen = allocation.device_uuids
     usages = node.usages if node is not None else ()
     return {
         "node": allocation.node_name,

@@ -163,7 +163,7 @@ class Binder:
             pod=record.pod_key,
             pod_uid=record.pod_uid,
             node=args.node_name,
-            device_uuids=sorted({s.device_uuid for c in allocation.containers for s in c.shares}),
+            device_uuids=sorted(allocation.device_uuids),
         )
 
     def _decide(self, record: PodRecord, request: PodRequest, node_name: str) -> PodAllocation:

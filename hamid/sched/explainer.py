@@ -222,10 +222,8 @@ class Explainer:
             allocation = self._held(record)
             if allocation is None:
                 continue
-            uuids = (s.device_uuid for c in allocation.containers for s in c.shares)
-            if allocation.node_name in what_if.without_nodes or any(
-                uuid in what_if.without_cards for uuid in uuids
-            ):
+            is_lost = not allocation.device_uuids.isdisjoint(what_if.without_cards)
+            if is_lost or allocation.node_name in what_if.without_nodes:
                 found.append(_holder(record, allocation))
         return found
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from hamid.model.allocation import PodAllocation
-    from hamid.model.device import DeviceUuid
     from hamid.model.node import NodeSnapshot
 
 
@@ -51,17 +50,12 @@ class Nomination:
         """Where."""
         return self.allocation.node_name
 
-    @property
-    def devices(self) -> frozenset[DeviceUuid]:
-        """What it gets parts of."""
-        return frozenset(s.device_uuid for c in self.allocation.containers for s in c.shares)
-
     def overtakes(self, other: Nomination) -> bool:
         """Whether it takes devices that were kept for another of lower priority."""
         return (
             self.node_name == other.node_name
             and self.priority > other.priority
-            and not self.devices.isdisjoint(other.devices)
+            and not self.allocation.device_uuids.isdisjoint(other.allocation.device_uuids)
         )
 
 

@@ -136,3 +136,13 @@ def test_a_pod_holds_at_least_its_largest_container_and_at_most_their_sum(parts)
 def test_a_container_of_another_kind_is_a_bug():
     with pytest.raises(AssertionError):
         pod(("daemon", 1_000)).holds()
+
+
+def test_its_devices_are_those_of_all_its_containers_each_once():
+    one, other = make_share(), make_share(device_uuid=uuid(2))
+    allocation = make_allocation(
+        make_container_allocation(one, other),
+        make_container_allocation(one, container_name="other"),
+    )
+
+    assert allocation.device_uuids == {one.device_uuid, other.device_uuid}

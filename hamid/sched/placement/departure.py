@@ -123,7 +123,7 @@ class _Trials:
             found = self._fitting[node.node_name] = (
                 self._counts(node, node.usages) if refusal is None else (refusal.fitting_count,)
             )
-        held = {s.device_uuid for c in tenant.allocation.containers for s in c.shares}
+        held = tenant.allocation.device_uuids
         wanted = [container.device_count for container in self._request.requests]
         if any(has + len(held) < needs for has, needs in zip(found, wanted, strict=True)):
             return False

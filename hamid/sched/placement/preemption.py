@@ -76,7 +76,7 @@ class Holder:
     @property
     def devices(self) -> frozenset[DeviceUuid]:
         """The cards that it holds anything of."""
-        return frozenset(s.device_uuid for c in self.allocation.containers for s in c.shares)
+        return self.allocation.device_uuids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
