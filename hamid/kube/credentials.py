@@ -148,12 +148,14 @@ class Access:
         server: base URL without a final slash.
         tls: None for plain HTTP.
         server_hostname: the name its certificate has, where that is not the URL's.
+        proxy: the HTTP proxy through which to go there, if any.
         authenticator: what the Authorization header says.
     """
 
     server: str
     tls: ssl.SSLContext | None = None
     server_hostname: str | None = None
+    proxy: str | None = None
     authenticator: Authenticator
 
 
@@ -198,10 +200,21 @@ def access_by_kubeconfig(
         server=server,
         tls=_cluster_tls(cluster, user, path=path) if server.startswith("https:") else None,
         server_hostname=cluster.get("tls-server-name"),
+        proxy=_proxy(cluster, path=path),
         authenticator=_authenticator(
             user, document=document, context=context, path=path, clock=clock
         ),
     )
+
+
+def _proxy(cluster: dict[str, Any], *, path: Path) -> str | None:
+    proxy = cluster.get("proxy-url")
+    if proxy and not str(proxy).startswith(("http://", "https://")):
+        raise SettingsError(
+            f"{path}: `proxy-url` is {proxy!r}, not an http(s) URL",
+            hint="name an HTTP proxy; others (socks5) are not supported",
+        )
+    return str(proxy) if proxy else None
 
 
 def _authenticator(

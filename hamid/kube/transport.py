@@ -4,6 +4,10 @@ Repeated here, a bounded number of times: any call on 429, since the server did 
 eviction, where 429 is the answer); reads on 5xx and on a lost connection, too; any call once on
 401, with the credentials read anew. A write whose answer was lost is never repeated: only its
 caller can find out what became of it.
+
+kubernetes_asyncio (36.1) has a transport, too, on the same aiohttp. Importing it costs
+38 MiB (see `credentials`), and it has aiohttp repeat a PUT or DELETE whose answer was
+lost, encodes bodies with `json`, and offers no moment in which a write can still be withheld.
 """
 
 from __future__ import annotations
@@ -185,6 +189,7 @@ class Transport:
                         data=body,
                         headers=headers,
                         server_hostname=self.access.server_hostname,
+                        proxy=self.access.proxy,
                         allow_redirects=False,
                         timeout=aiohttp.ClientTimeout(total=total_s, sock_read=quiet_s),
                     )

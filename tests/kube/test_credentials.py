@@ -125,6 +125,13 @@ async def test_a_credential_program_that_fails_is_a_matter_of_settings(tmp_path:
         await access.authenticator.header()
 
 
+def test_a_proxy_that_speaks_no_http_is_refused(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path / "k", cluster={"proxy-url": "socks5://p:1"})
+
+    with pytest.raises(SettingsError, match="'socks5://p:1', not an http"):
+        access_by_kubeconfig(path, clock=clock)
+
+
 def test_the_generated_client_is_not_loaded_for_ordinary_credentials() -> None:
     code = (
         "import sys, hamid.kube.client, hamid.kube.settings\n"

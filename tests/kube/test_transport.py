@@ -234,6 +234,23 @@ async def test_a_client_certificate_says_who_asks(tmp_path: Path) -> None:
         assert server.requests.count(caller="node-7") == 1
 
 
+async def test_a_server_is_reached_through_the_proxy_of_its_kubeconfig(
+    server: FakeApiServer, tmp_path: Path
+) -> None:
+    path = server.write_kubeconfig(tmp_path / "k")
+    document = yaml.safe_load(path.read_text())
+    document["clusters"][0]["cluster"] = {
+        "server": "http://not-from-here.invalid",
+        "proxy-url": server.url,  # it answers for itself, whatever host is asked for
+    }
+    path.write_text(yaml.safe_dump(document))
+
+    async with KubeClient.open(KubeSettings(kubeconfig=path, retry_count=0)) as kube:
+        await kube.get(NAMESPACES, "default")
+
+    assert server.requests.count(verb="get") == 1
+
+
 async def test_a_server_that_cannot_be_trusted_is_unavailable(tmp_path: Path) -> None:
     context = Authority().server_context(tmp_path)
     async with FakeApiServer.serve(tls=context, authority=Authority().pem) as server:
