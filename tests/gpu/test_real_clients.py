@@ -11,12 +11,15 @@ LIMIT_MIB = 2048
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 
 PROGRAMS = [
+    ("cuda11", "with_runtime.py"),
     ("cuda12", "with_runtime.py"),
     ("cuda13", "with_runtime.py"),
     ("cuda13", "core.py"),
     ("numba", "with_numba.py"),
     ("tinygrad", "with_tinygrad.py"),
     ("taichi", "with_taichi.py"),
+    ("torch", "with_torch.py"),
+    ("cupy", "with_cupy.py"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Runtimes from CUDA 11.2 on authenticate the driver: they refuse the simulated one, and we leave that alone.
+"""NVIDIA's runtimes from CUDA 11.2 on authenticate the driver: they refuse the simulated one, and we leave that alone.
 
 What they do on a real driver is in tests/gpu/test_real_clients.py.
 """

@@ -1,4 +1,4 @@
-"""CuPy on the CUDA runtime 10.2: its pool, plain, managed and array memory, a kernel; to the byte."""
+"""CuPy: its pool, plain, managed and array memory, a kernel; to the byte."""
 
 import cupy as cp
 import numpy as np

@@ -1,4 +1,4 @@
-"""The CUDA runtime of today, which is inside cuda-bindings. It authenticates the driver, so it works on real ones only."""
+"""The CUDA runtime that is inside cuda-bindings. From CUDA 12 on it authenticates the driver, so it works on real ones only."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""PyTorch on the CUDA runtime 10.2: its caching allocator, its figures, copies and a matrix product."""
+"""PyTorch: its caching allocator, its figures, copies and a matrix product."""
 
 import torch
 from routes import MIB, say, try_routes
