@@ -2,6 +2,7 @@
 
 KubeletError
 ├── SocketGone             nothing answers on the socket; wait for the kubelet
+├── DirectoryGone          the folder of sockets that we see is none any more
 ├── CannotListen           we cannot make our own socket
 ├── CallFailed             it answered with an error, or not in time
 │   └── NotRegistered      … to our registration
@@ -16,6 +17,10 @@ from hamid.errors import KubeletError
 
 class SocketGone(KubeletError):
     """Nothing answers on the kubelet's socket."""
+
+
+class DirectoryGone(KubeletError):
+    """The folder of sockets was removed: what is in its place now cannot be seen from here."""
 
 
 class CannotListen(KubeletError):

@@ -10,6 +10,8 @@ the loss of our device stream for any reason, the plugin has to register anew. R
    The first cannot happen with fresh names, the second is a lost stream: register again.
 3. What failed is tried again after a growing delay; a stream that held for a while resets it.
 4. The kubelet that restarted is known by its socket (`grpc_unix.socket_identity`).
+5. A container that has the directory mounted goes on seeing it after it was removed, and never what is
+   made in its place: the daemon has to end, for a container that starts anew sees that.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from hamid.kubelet.constants import (
     DIAL_BACK_TIMEOUT_S,
     KUBELET_SOCKET_NAME,
 )
-from hamid.kubelet.errors import CallFailed, NotRegistered, SocketGone
+from hamid.kubelet.errors import CallFailed, DirectoryGone, NotRegistered, SocketGone
 from hamid.kubelet.grpc_unix import UnixClient, socket_identity
 from hamid.kubelet.messages import DeviceListEncoder
 from hamid.kubelet.metrics import unregistered
@@ -126,7 +128,11 @@ class Registrar:
             )
 
     async def step(self) -> None:
-        """Look at both sockets and the stream, and register if one of them says so."""
+        """Look at both sockets and the stream, and register if one of them says so.
+
+        Raises:
+            DirectoryGone: no kubelet will ever be seen in this directory.
+        """
         now = asyncio.get_running_loop().time()
         kubelet = socket_identity(self.kubelet_socket)
         if kubelet != self._kubelet_seen:
@@ -135,6 +141,7 @@ class Registrar:
             self._not_before = now
         if kubelet is None:
             if not self._is_streaming():
+                self._assert_directory()
                 self._publish(is_registered=False, reason=f"no kubelet at {self.kubelet_socket}")
             return
         loss = self._loss(kubelet, now)
@@ -145,6 +152,17 @@ class Registrar:
             await self._register(kubelet)
         elif self._is_streaming():
             self._publish(is_registered=True, reason="the kubelet holds our device stream")
+
+    def _assert_directory(self) -> None:
+        try:
+            is_removed = self.directory.stat().st_nlink == 0
+        except OSError:  # none yet
+            return
+        if is_removed:
+            raise DirectoryGone(
+                f"the folder {self.directory} was removed, and one made in its place is not seen here",
+                hint="nothing, in a pod: the container starts again and finds that one",
+            )
 
     def _is_streaming(self) -> bool:
         return self._session is not None and self._session.server.streams.get().open_count > 0

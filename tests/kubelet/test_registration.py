@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from hamid.aiokit.backoff import Backoff
 from hamid.aiokit.services import running
 from hamid.kubelet import v1beta1
+from hamid.kubelet.errors import DirectoryGone
 from hamid.kubelet.fake import FakeFeatures, FakeKubelet
 from hamid.kubelet.grpc_unix import UnixServer
 from hamid.kubelet.metrics import KubeletMetrics
@@ -48,6 +51,35 @@ async def test_a_kubelet_that_comes_later_is_waited_for(short_path, assert_logge
     assert_logged("not registered with the kubelet", log_level="warning")
     async with kubelet, running(registrar):
         await registered(registrar)
+
+
+@pytest.fixture
+def gone(short_path):
+    """A folder that was removed, as a container goes on seeing it that has it mounted."""
+    folder = short_path / "gone"
+    folder.mkdir()
+    opened = os.open(folder, os.O_RDONLY)
+    folder.rmdir()
+    yield Path(f"/proc/self/fd/{opened}")
+    os.close(opened)
+
+
+async def test_in_a_folder_that_was_removed_no_kubelet_is_waited_for(short_path, gone):
+    registrar = make_registrar(FakeKubelet(short_path), directory=gone)
+
+    with pytest.raises(DirectoryGone):
+        await registrar.step()
+
+
+async def test_a_kubelet_that_holds_our_stream_is_kept_when_the_folder_is_removed(short_path, gone):
+    async with FakeKubelet(short_path) as kubelet:
+        registrar = make_registrar(kubelet)
+        async with running(registrar):
+            await registered(registrar)
+            registrar.directory = gone
+            await registrar.step()
+
+            assert registrar.registration.get().is_registered
 
 
 async def test_an_absence_is_logged_once(short_path, logs):
