@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from hamid.aiokit.ticker import pause
 from hamid.daemon.patience import until_answered
 from hamid.errors import KubeletError
 from hamid.kube.port import (
@@ -131,6 +132,10 @@ class KubeletProbe:
     """Looks what the kubelet has, each time it has registered us: it may be a newer one; a service.
 
     Of CDI names it tells those who write grants.
+
+    Attributes:
+        settle_s: what it lacks it is asked for once more after so long, for a kubelet that starts opens
+            one socket after the other.
     """
 
     registration: Latest[Registration]
@@ -138,6 +143,7 @@ class KubeletProbe:
     kube: KubePort
     node_name: str
     files: GrantFiles
+    settle_s: float = 5.0
     name: str = "kubelet-probe"
     _said: set[str] = field(default_factory=set)
     _looked_count: int = 0
@@ -151,18 +157,24 @@ class KubeletProbe:
 
     async def step(self) -> None:
         """Look once, and say what was not said before."""
+        features = await self._look()
+        self.files.takes_cdi_names = features.takes_cdi_names
+        if features.lacks(self.files.mode):
+            await pause(self.settle_s)
+            features = await self._look()
+        for missing in features.lacks(self.files.mode):
+            if missing not in self._said:
+                log.info("kubelet lacks a feature", version=str(features.version), cost=missing)
+            self._said.add(missing)
+
+    async def _look(self) -> KubeletFeatures:
         has_pod_resources = await self._has_pod_resources()
-        features = KubeletFeatures(
+        return KubeletFeatures(
             version=await until_answered(self._version, what="the kubelet's version"),
             has_pod_resources=has_pod_resources,
             has_pod_resources_get=self.view.pod_resources.can_get,
             has_pods_api=await self._has_pods_api(),
         )
-        self.files.takes_cdi_names = features.takes_cdi_names
-        for missing in features.lacks(self.files.mode):
-            if missing not in self._said:
-                log.info("kubelet lacks a feature", version=str(features.version), cost=missing)
-            self._said.add(missing)
 
     async def _has_pod_resources(self) -> bool:
         try:

@@ -8,6 +8,7 @@ from hamid.aiokit.services import running
 from hamid.daemon.features import KubeletProbe, discover
 from hamid.kube.fake import FakeApi, FakeFeatures, FakeKube
 from hamid.kube.port import NODES, PatchKind
+from hamid.kubelet.errors import NotServed
 from hamid.kubelet.fake import FakeFeatures as KubeletFeatures
 from hamid.kubelet.fake import FakeKubelet, GetSupport
 from hamid.kubelet.pod_resources import PodResourcesClient
@@ -95,6 +96,7 @@ async def probing(root, *, features=None, version="v1.37.2", mode=GrantMode.ENV)
             kube=kube,
             node_name=NODE,
             files=SimpleNamespace(mode=mode, takes_cdi_names=False),
+            settle_s=0.0,
         )
         resources.close()
         pods_api.close()
@@ -161,6 +163,28 @@ async def test_a_lack_is_said_once_however_often_the_kubelet_restarts(short_path
         await probe.step()
 
     assert len(told(logs)) == 1
+
+
+async def test_what_a_kubelet_opens_a_moment_after_it_registered_us_is_not_said_to_be_lacking(
+    short_path, logs
+):
+    class Late:
+        """Serves from the second call on."""
+
+        def __init__(self, pods_api):
+            self.pods_api, self.call_count = pods_api, 0
+
+        async def list_pods(self):
+            self.call_count += 1
+            if self.call_count == 1:
+                raise NotServed("no socket yet", hint="")
+            return await self.pods_api.list_pods()
+
+    async with probing(short_path) as probe:
+        probe.view.pods_api = Late(probe.view.pods_api)
+        await probe.step()
+
+    assert told(logs) == []
 
 
 async def test_the_kubelet_is_looked_at_each_time_it_has_registered_us():
