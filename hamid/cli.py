@@ -335,6 +335,8 @@ def _complain(error: BaseException) -> int:
             for cause in causes
             for leaf in (cause.exceptions if isinstance(cause, BaseExceptionGroup) else (cause,))
         ]
+    if all(isinstance(cause, BrokenPipeError) for cause in causes):
+        raise causes[0]  # nobody reads on, as with `| head`: click ends in silence
     if not all(isinstance(cause, HamidError) for cause in causes):
         raise error
     for cause in causes:

@@ -64,12 +64,16 @@ async def _serve(settings: Settings) -> None:
 
 @contextmanager
 def cancelled_by_signals() -> Iterator[None]:
-    """Cancel the current task at SIGTERM and SIGINT, and take that for a good end.
+    """Cancel the current task at SIGTERM, SIGINT and SIGHUP, and take that for a good end.
+
+    SIGHUP comes when the terminal is closed; under nohup it is ignored, and stays so.
 
     A second signal is taken as the system takes it: the process ends at once.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    signals = (signal.SIGTERM, signal.SIGINT)
+    signals = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
     received: list[str] = []
 
     def stop(number: signal.Signals) -> None:

@@ -84,9 +84,11 @@ def start():
         process.popen.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_a_good_end_with_all_farewells(start, number):
-    process = start()
+    process = start(
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    )  # not as in nohup
     process.wait_for("up")
 
     process.send(number)
@@ -96,6 +98,16 @@ def test_a_signal_is_a_good_end_with_all_farewells(start, number):
     assert "down" in out
     assert f'"signal": "{number.name}"' in err
     assert "Traceback" not in err
+
+
+def test_a_hangup_that_is_to_be_ignored_is(start):
+    process = start("import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    process.wait_for("up")
+
+    process.send(signal.SIGHUP)
+    process.send(signal.SIGTERM)
+
+    assert '"signal": "SIGHUP"' not in process.end()[2]
 
 
 def test_a_second_signal_ends_the_process_at_once(start):

@@ -112,6 +112,21 @@ def test_nothing_is_left_in_the_temporary_directory(simulate, temporary, tmp_pat
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.parametrize("flags", [(), ("--once",)])
+def test_it_ends_in_silence_where_nobody_reads(library, temporary, tmp_path, flags):
+    process = subprocess.Popen(
+        [*command(library), *flags, "--pods", write(tmp_path / "pods.yaml", SLICE)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env={"PATH": os.defpath, "TMPDIR": str(temporary)},
+    )
+    process.stdout.close()
+
+    assert (process.stderr.read(), process.wait(timeout=60)) == (b"", 1)
+    assert list(temporary.iterdir()) == []
+
+
 def test_it_stays_until_interrupted_and_leaves_with_0(library, temporary, tmp_path):
     pods = write(tmp_path / "pods.yaml", SLICE)
     process = subprocess.Popen(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
@@ -24,6 +26,16 @@ PAPER_LINES: Final = 200
 """The height of what is printed where there is no terminal."""
 
 
+class _Console(Console):
+    """Raises `BrokenPipeError` where nobody reads on.
+
+    Rich would end the process there and then, with the simulation on its feet.
+    """
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 @dataclass(slots=True, kw_only=True)
 class Screen:
     """The terminal, or what stands in for it."""
@@ -35,7 +47,7 @@ class Screen:
     @contextmanager
     def opened(cls, console: Console | None = None) -> Iterator[Self]:
         """Take over the terminal, and stderr with it, for the length of the block."""
-        console = console or Console()
+        console = console or _Console()
         live = Live(console=console, auto_refresh=False)
         if not console.is_terminal:
             yield cls(console=console, live=live)

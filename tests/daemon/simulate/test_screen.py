@@ -4,10 +4,19 @@ import io
 import sys
 from collections import Counter
 
+import pytest
 from rich.console import Console
 
 from hamid.daemon.simulate.picture import Picture
 from hamid.daemon.simulate.screen import Screen
+
+
+class Unread(io.StringIO):
+    """A pipe that nobody reads."""
+
+    def write(self, _text):
+        raise BrokenPipeError
+
 
 EMPTY = Picture(cards=(), waiting=(), counts=Counter(), bare_nodes=("bare",), head=("head",))
 
@@ -45,3 +54,10 @@ def test_elsewhere_pictures_are_printed_one_after_another():
 
     assert console.file.getvalue().count("no cards") == 2
     assert "\x1b" not in console.file.getvalue()
+
+
+def test_who_reads_no_further_ends_the_simulation_in_good_order(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Unread())
+
+    with pytest.raises(BrokenPipeError), Screen.opened() as screen:  # and not SystemExit
+        screen.show(EMPTY)
