@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from hamid.nvml.profiles import SimulatedCard
 
-_NAME: Final = re.compile(
-    r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-)
+_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LONGEST_NAME: Final = 63
 _NODE_FIELDS: Final = ("name", "cpu", "memory", "numa", "labels", "cards")
 _CARD_FIELDS: Final = ("model", "count", "numa")
 _HINT: Final = "a node has name, cpu, memory, numa, labels, and cards: [{model, count, numa}]"
@@ -120,14 +120,8 @@ def load_nodes(path: Path) -> tuple[SimulatedNode, ...]:
 def _node(entry: Any, where: str) -> SimulatedNode:
     found = _object(entry, where, _NODE_FIELDS)
     name = found.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _DOMAIN.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise _wrong(f"{where}.name", name, "a name of lower-case letters, digits, - and .")
-    labels = found.get("labels") or {}
-    if not isinstance(labels, dict):
-        raise _wrong(f"{where}.labels", labels, "an object")
-    for key, value in labels.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise _wrong(f"{where}.labels[{key}]", value, "a text; put it in quotes")
     numa_count = found.get("numa", DEFAULT_NUMA)
     if not _is_whole(numa_count) or not 0 <= numa_count <= MAX_NUMA:
         raise _wrong(f"{where}.numa", numa_count, f"a number of NUMA nodes from 0 to {MAX_NUMA}")
@@ -135,17 +129,37 @@ def _node(entry: Any, where: str) -> SimulatedNode:
         _cards(card, f"{where}.cards[{at}]")
         for at, card in enumerate(_list(found.get("cards"), f"{where}.cards"))
     )
+    for at, group in enumerate(cards if "numa" in found else ()):
+        if group.numa and max(group.numa) >= numa_count:
+            raise _wrong(
+                f"{where}.cards[{at}].numa", max(group.numa), f"less than the node's {numa_count}"
+            )
     node = SimulatedNode(
         name=name,
         cpu=_amount(found.get("cpu", DEFAULT_CPU), f"{where}.cpu", at_least=0),
         memory=_amount(found.get("memory", DEFAULT_MEMORY), f"{where}.memory", at_least=MIB),
         numa_count=numa_count,
-        labels=labels,
+        labels=_labels(found.get("labels") or {}, f"{where}.labels"),
         cards=cards,
     )
     if node.card_count > MAX_CARDS:
         raise _wrong(f"{where}.cards", f"{node.card_count} cards", f"at most {MAX_CARDS}")
     return node
+
+
+def _labels(found: Any, where: str) -> dict[str, str]:
+    if not isinstance(found, dict):
+        raise _wrong(where, found, "an object")
+    for key, value in found.items():
+        place = f"{where}[{key}]"
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise _wrong(place, value, "a text; put it in quotes")
+        domain, slash, name = key.rpartition("/")
+        if not _LABEL.fullmatch(name) or (slash and not _DOMAIN.fullmatch(domain)):
+            raise _wrong(f"{where}: the key", key, "a label's, such as zone or example.com/zone")
+        if value and not _LABEL.fullmatch(value):
+            raise _wrong(place, value, "a label's value: letters, digits, -, _ and ., at most 63")
+    return found
 
 
 def _cards(entry: Any, where: str) -> SimulatedCards:

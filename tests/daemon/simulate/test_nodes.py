@@ -92,6 +92,26 @@ def test_other_cards_are_spread_over_the_numa_nodes(tmp_path, numa, nodes):
         pytest.param(
             [{"name": "a", "labels": {"x": 1}}], "nodes[0].labels[x] is 1", id="a label's number"
         ),
+        pytest.param(
+            [{"name": "a", "labels": {"a b": "x"}}],
+            "nodes[0].labels: the key is 'a b', expected a label's",
+            id="a label's key",
+        ),
+        pytest.param(
+            [{"name": "a", "labels": {"Example.com/x": "x"}}],
+            "nodes[0].labels: the key is 'Example.com/x'",
+            id="a label's domain",
+        ),
+        pytest.param(
+            [{"name": "a", "labels": {"x": "not this"}}],
+            "nodes[0].labels[x] is 'not this', expected a label's value",
+            id="a label's value",
+        ),
+        pytest.param(
+            [{"name": "a", "numa": 2, "cards": [{"model": "T4"}, {"model": "T4", "numa": 2}]}],
+            "nodes[0].cards[1].numa is 2, expected less than the node's 2",
+            id="a NUMA node that is not there",
+        ),
         pytest.param([{"name": "a", "cards": {"model": "T4"}}], "expected a list", id="one card"),
         pytest.param([{"name": "a", "cards": [{}]}], "cards[0].model is missing", id="no model"),
         pytest.param(
