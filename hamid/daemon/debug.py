@@ -14,6 +14,7 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from hamid import __version__
+from hamid.web.errors import Refusal
 from hamid.web.responses import json_body
 from hamid.web.server import is_loopback
 
@@ -77,11 +78,7 @@ class DebugPages:
         )
 
     async def _page(self, request: web.Request) -> web.Response:
-        if not (self.is_open or is_loopback(request.remote or "")):
-            raise web.HTTPForbidden(
-                text="/debug answers callers on this machine only; use kubectl port-forward, or set "
-                "addresses.debug_is_open"
-            )
+        assert_near(request, what="/debug answers", is_open=self.is_open)
         name = request.match_info["page"]
         if name == "tasks":
             return _json(_tasks())
@@ -89,6 +86,20 @@ class DebugPages:
         if page is None:
             raise web.HTTPNotFound(text=f"no page {name!r}")
         return _json(page())
+
+
+def assert_near(request: web.Request, *, what: str, is_open: bool) -> None:
+    """Refuse who asks from another machine, unless the pages are open to them.
+
+    Raises:
+        Refusal: with what to do.
+    """
+    if not (is_open or is_loopback(request.remote or "")):
+        raise Refusal(
+            f"{what} callers on this machine only",
+            hint="use kubectl port-forward, or set addresses.debug_is_open",
+            status=HTTPStatus.FORBIDDEN,
+        )
 
 
 def _json(value: Any, *, status: int = HTTPStatus.OK) -> web.Response:

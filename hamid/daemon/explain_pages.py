@@ -13,11 +13,11 @@ import orjson
 from aiohttp import web
 from multidict import MultiDict
 
+from hamid.daemon.debug import assert_near
 from hamid.errors import RequestError
 from hamid.model.quantities import QuantityError, parse_quantity
 from hamid.sched.answers import WhatIf
 from hamid.web.responses import json_body
-from hamid.web.server import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,11 +63,7 @@ class ExplainPages:
         return _json(await fit_of_query(self.explainer, request.query.items()))
 
     def _admit(self, request: web.Request) -> None:
-        if not (self.is_open or is_loopback(request.remote or "")):
-            raise web.HTTPForbidden(
-                text="/explain and /fit answer callers on this machine only; use kubectl "
-                "port-forward, or set addresses.debug_is_open"
-            )
+        assert_near(request, what="/explain and /fit answer", is_open=self.is_open)
 
 
 async def fit_of_query(explainer: Explainer, pairs: Iterable[tuple[str, str]]) -> JsonObject:

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import aiohttp
 import pytest
-from aiohttp.web import HTTPForbidden
 from prometheus_client import CollectorRegistry, Counter
 
 from hamid import __version__
 from hamid.daemon.conditions import Conditions
 from hamid.daemon.debug import DebugPages
+from hamid.web.errors import Refusal
 from tests.builders import make_node
 from tests.web.sites import serving
 
@@ -143,6 +143,7 @@ async def test_pages_are_for_callers_on_this_machine(remote, is_open, is_answere
     if is_answered:
         assert (await pages._page(asked)).status == 200
     else:
-        with pytest.raises(HTTPForbidden) as caught:
+        with pytest.raises(Refusal) as caught:
             await pages._page(asked)
-        assert "port-forward" in caught.value.text
+        assert caught.value.status == 403
+        assert "port-forward" in caught.value.hint

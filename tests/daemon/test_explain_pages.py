@@ -5,7 +5,7 @@ import pytest
 from aiohttp import web
 from multidict import MultiDict
 
-from hamid.daemon import explain_pages
+from hamid.daemon import debug
 from hamid.daemon.explain_pages import ExplainPages, pod_of_query
 from hamid.errors import RequestError
 from hamid.model.names import ResourceNames
@@ -66,7 +66,7 @@ async def test_a_shape_is_counted_with_and_without_a_node():
 
 @pytest.mark.parametrize("path", ["/explain/default/p", "/fit?gpu=1"])
 async def test_callers_from_elsewhere_are_refused_unless_the_pages_are_open(path, monkeypatch):
-    monkeypatch.setattr(explain_pages, "is_loopback", lambda _: False)
+    monkeypatch.setattr(debug, "is_loopback", lambda _: False)
 
     async with asking(registered(), waiting(name="p")) as get:
         assert (await get(path))[0] == 403
