@@ -68,8 +68,8 @@ class SchedSettings:
     offered_count: int = 0
 
     def __post_init__(self) -> None:
-        _chain("node_policy", self.node_policy)
-        _chain("device_policy", self.device_policy)
+        policy_chain("node_policy", self.node_policy)
+        policy_chain("device_policy", self.device_policy)
         for name in (
             "reservation_ttl_s",
             "confirmation_ttl_s",
@@ -97,13 +97,18 @@ class SchedSettings:
     def policies(self) -> Policies:
         """The cluster's default policies."""
         return Policies(
-            node=_chain("node_policy", self.node_policy),
-            device=_chain("device_policy", self.device_policy),
+            node=policy_chain("node_policy", self.node_policy),
+            device=policy_chain("device_policy", self.device_policy),
         )
 
 
 @lru_cache(maxsize=16)
-def _chain(setting: str, text: str) -> tuple[PolicyName, ...]:
+def policy_chain(setting: str, text: str) -> tuple[PolicyName, ...]:
+    """The policies that a setting (or an option) names.
+
+    Raises:
+        SettingsError: it names none, or one that there is not.
+    """
     try:
         return parse_policy_chain(text)
     except PolicyError as error:

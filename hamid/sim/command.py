@@ -22,8 +22,8 @@ from rich.progress import (
 from rich.table import Column, Table
 
 from hamid.errors import TraceError
-from hamid.model.request import PolicyError, parse_policy_chain
 from hamid.sched.placement.policy import Policies
+from hamid.sched.settings import policy_chain
 from hamid.sim import openb, own_format
 from hamid.sim.chooser import ProductChooser
 from hamid.sim.plot import Curves, draw
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from hamid.model.device import Device
-    from hamid.model.request import PolicyName
     from hamid.sim.replay import Outcome
     from hamid.sim.snapshot import Snapshot
     from hamid.sim.workload import Arrival, SimNode
@@ -86,7 +85,7 @@ def plan(
     """Read the files, unless a snapshot is given.
 
     Raises:
-        TraceError: something cannot be read, or does not go together.
+        TraceError, SettingsError: something cannot be read, or does not go together.
     """
     arrivals: tuple[Arrival, ...]
     if snapshot is not None:
@@ -307,18 +306,9 @@ def _policies(text: str) -> Policies:
     """`binpack`, or `binpack/spread` for nodes and devices; each may be a chain."""
     node_text, _, device_text = text.partition("/")
     return Policies(
-        node=_chain(node_text),
-        device=_chain(device_text or node_text),
+        node=policy_chain("--policy", node_text),
+        device=policy_chain("--policy", device_text or node_text),
     )
-
-
-def _chain(text: str) -> tuple[PolicyName, ...]:
-    try:
-        return parse_policy_chain(text)
-    except PolicyError as error:
-        raise TraceError(
-            f"policy {error}", hint="name one, or several separated by commas"
-        ) from error
 
 
 def _format_of(path: Path) -> Any:

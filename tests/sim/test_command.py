@@ -144,8 +144,8 @@ def test_a_trace_and_a_cluster_are_not_replayed_at_once(files):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--policy", "best"], "policy 'best' is unknown"),
-        (["--policy", " / "], "' ' names no policy"),
+        (["--policy", "best"], "--policy is 'best': 'best' is unknown"),
+        (["--policy", " / "], "--policy is ' ': ' ' names no policy"),
         (["--nodes", "/nowhere.jsonl"], "/nowhere.jsonl cannot be read"),
         (["--json", "/nowhere/out.json"], "there is no folder /nowhere"),
         (["--json", "/"], "/ is a folder"),
