@@ -41,16 +41,17 @@ _COUNTED_GROUPS: Final = frozenset({"apps", "batch", "admissionregistration.k8s.
 
 def check_name(resource: Resource, name: Any) -> None:
     """Refuse a name that is none."""
+    kind = f"{resource.kind}.{resource.group}".removesuffix(".")
     pattern = _RBAC_NAME if resource.group == "rbac.authorization.k8s.io" else _NAME
     if not isinstance(name, str) or not pattern.fullmatch(name):
         raise Invalid(
-            f'{resource.kind}.{resource.group} "{name}" is invalid: metadata.name: Invalid value:'
+            f'{kind} "{name}" is invalid: metadata.name: Invalid value:'
             f' "{name}": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric'
             " characters, '-' or '.', and must start and end with an alphanumeric character"
         )
     if len(name) > _LONGEST_NAME:
         raise Invalid(
-            f'{resource.kind}.{resource.group} "{name}" is invalid: metadata.name: Too long: may not'
+            f'{kind} "{name}" is invalid: metadata.name: Too long: may not'
             f" be more than {_LONGEST_NAME} bytes"
         )
 

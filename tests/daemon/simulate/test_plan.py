@@ -112,7 +112,7 @@ def test_pods_of_the_same_generated_name_are_different_pods(tmp_path):
             "Pod default/web-1 is there twice: as StatefulSet 'web'",
             id="a pod of a workload",
         ),
-        pytest.param((pod("Upper"),), "lowercase RFC 1123", id="a name that is none"),
+        pytest.param((pod("Upper"),), 'Pod "Upper" is invalid', id="a name that is none"),
         pytest.param(
             (pod("a", namespace="N"),), "lowercase RFC 1123", id="a namespace that is none"
         ),
