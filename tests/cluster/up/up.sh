@@ -122,6 +122,9 @@ start_containerd() {
     # One that a killed run has left behind would be in the way.
     ip link del "$bridge" 2>/dev/null || true
     ip link add "$bridge" type bridge
+    # Of its own, for one that it takes from a pod's end changes as pods come and go, and other pods
+    # then do not reach it for half a minute.
+    ip link set "$bridge" address "02:00:0a:58:0$1:01"
     ip addr add "$subnet.1/24" dev "$bridge"
     ip link set "$bridge" up
     cat > "$home/cni/10-bridge.conflist" <<JSON
