@@ -108,8 +108,8 @@ async def _ask(
         if fits.node_names:
             with watch.timing("prioritize"):
                 scores = await client.prioritize(pod, fits.node_names)
-            if set(scores) != set(fits.node_names):
-                raise BenchmarkFailed(f"of {len(fits.node_names)} nodes {len(scores)} are scored")
+            if not scores.keys() <= set(fits.node_names) or len(set(scores.values())) < len(scores):
+                raise BenchmarkFailed(f"scores of {len(scores)} nodes have ties, or are of others")
     if len(fits.node_names) + len(fits.failed) != len(names):
         raise BenchmarkFailed(f"of {len(names)} nodes {len(fits.failed)} refuse without a word")
     await kube.delete(PODS, pod["metadata"]["name"], namespace=NAMESPACE, grace_period_s=0)

@@ -3,8 +3,9 @@
 How a pod comes to its node. Filter looks at all nodes, answers with those that fit (all of them, or
 by a setting the best alone, so that nobody has to score the others), and keeps room
 on the best of them before it answers: kube-scheduler asks about the next pod while this one is
-still on its way to bind. Prioritize ranks the nodes so that the best one wins. Should another
-one be bound all the same (other extenders, plugins with large weights), bind decides anew there.
+still on its way to bind. Prioritize ranks the best of them so that the very best one wins. Should
+another one be bound all the same (other extenders, plugins with large weights), bind decides anew
+there.
 
 Only the leader acts. Any other replica answers 503 with the name of the leader and closes the
 connection, which kube-scheduler would otherwise keep using.
@@ -38,7 +39,7 @@ from hamid.sched.placement.explain import cluster_sentence, node_sentences
 from hamid.sched.placement.place import Placement, Unplaceable
 from hamid.sched.placement.refusal import grouped
 from hamid.sched.placement.rows import Placer
-from hamid.sched.placement.score import rank_scores
+from hamid.sched.placement.score import SCORED_COUNT, rank_scores
 from hamid.sched.placement.typical import shapes_held
 from hamid.sched.placement.within import quota_refusal, within
 from hamid.sched.refused import Refused
@@ -224,19 +225,27 @@ class Extender:
                 node_names=names,
                 may_be_helped=any(not found.is_hopeless for found, _ in grouped(outcome.refusals)),
             )
-            fitting: frozenset[str] = frozenset()
+            offered: tuple[str, ...] = ()
         else:
             self._metrics.decisions.labels("placed").inc()
             self.refused.drop(request.pod_uid)
             self.nominations.drop(request.pod_uid)
-            fitting = frozenset(outcome.node_names[: self._offered_count])
+            offered = self._offered(outcome, sentences, names)
         # kube-scheduler is not to look for pods to evict there: it knows nothing of cards, finds
         # nobody in the way, and puts that into the pod's status, each time in another order of the
         # nodes. That is a change of the pod, and so it tries it again, without end.
-        return FilterResult(
-            node_names=tuple(name for name in names if name in fitting),
-            failed_unresolvable=sentences,
-        )
+        return FilterResult(node_names=offered, failed_unresolvable=sentences)
+
+    def _offered(
+        self, outcome: Placement, refused: Mapping[str, str], names: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Those of the nodes that kube-scheduler gets to see, in its order."""
+        if self._offered_count is not None:
+            best = frozenset(outcome.node_names[: self._offered_count])
+            return tuple([name for name in names if name in best])
+        if not refused:
+            return names
+        return tuple([name for name in names if name not in refused])
 
     def _offer_again(self, node_name: str, names: tuple[str, ...]) -> FilterResult:
         """Only the node that was sent: if the pod is bound already, it is bound there."""
@@ -259,7 +268,7 @@ class Extender:
         outcome = self._place(request, self._cache.bounds(record.payer), nodes)
         if isinstance(outcome, Placement):
             self._cache.assume(outcome.best.allocation(request.pod_uid), record.payer)
-            self._keep_ranking(request.pod_uid, outcome.node_names[: self._offered_count])
+            self._keep_ranking(request.pod_uid, outcome.node_names[:SCORED_COUNT])
         return outcome, nodes
 
     def _place(
@@ -267,9 +276,9 @@ class Extender:
     ) -> Placement | Unplaceable:
         if (refusal := quota_refusal(request, bounds)) is not None:
             return Unplaceable(refusals=dict.fromkeys(nodes, refusal))
-        wanted = None
-        if self._offered_count is not None and not bounds:
-            wanted = max(self._offered_count, RUNNERS_UP_KEPT + 1)
+        wanted = None  # for bounds may leave out the best
+        if not bounds:
+            wanted = max(self._offered_count or SCORED_COUNT, RUNNERS_UP_KEPT + 1)
         return within(
             request,
             self._placer.place(request, nodes, wanted=wanted),
@@ -347,7 +356,7 @@ class Extender:
         log.debug("pod filtered", pod=request.pod_key, node=node_name, reason=sentence)
 
     async def prioritize(self, args: FilterArgs) -> Mapping[str, int]:
-        """The nodes' scores: the one on which room is kept first, no two alike."""
+        """The best nodes' scores: the one on which room is kept first, no two alike."""
         names = args.node_names or ()
         record = await self._lookup.find(args)
         require_term(self._leadership, self._cache)
@@ -356,11 +365,9 @@ class Extender:
         kept = self._cache.reservation(args.pod_uid)
         if kept is None or (kept.allocation.node_name not in names and not kept.is_in_doubt):
             self._reserve(record, record.request, names)
-        ranking = self._rankings.get(args.pod_uid, ())
         offered = frozenset(names)
-        ranked = [name for name in ranking if name in offered]
-        unranked = sorted(offered.difference(ranked))
-        return rank_scores([*ranked, *unranked], step=self._settings.rank_step)
+        ranked = [name for name in self._rankings.get(args.pod_uid, ()) if name in offered]
+        return rank_scores(ranked, step=self._settings.rank_step)
 
     @contextmanager
     def _timed(self, verb: str) -> Iterator[None]:

@@ -14,6 +14,7 @@ from hamid.model.quantities import MemoryMib
 from hamid.model.request import PolicyName
 from hamid.sched.extender import IN_DOUBT, UNREADABLE
 from hamid.sched.nominations import Nomination
+from hamid.sched.placement.score import SCORED_COUNT
 from hamid.sched.sinks import NodeSink, PodSink
 from hamid.web.errors import Refusal
 from hamid.web.middleware import errors_as_json
@@ -337,11 +338,26 @@ async def test_prioritize_without_filter_places_the_pod(world):
     assert reserved_on(world, call) == "a"
 
 
-async def test_nodes_that_were_not_ranked_come_last(world):
+async def test_nodes_that_were_not_ranked_get_no_score(world):
     (call,) = await world.create(registered("a"), registered("z"), waiting())
     await world.filter(call, "z")
 
-    assert await world.extender.prioritize(call.filter(["a", "z"])) == {"z": 256, "a": 128}
+    assert await world.extender.prioritize(call.filter(["a", "z"])) == {"z": 128}
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+async def test_of_many_nodes_all_are_offered_and_only_the_best_get_scores(world, is_shuffled):
+    names = [f"n{number:02}" for number in range(3 * SCORED_COUNT)]
+    (call,) = await world.create(*(registered(name) for name in names), waiting())
+    asked = names[::-1] if is_shuffled else names
+
+    result = await world.filter(call, *asked)
+    scores = await world.extender.prioritize(call.filter(result.node_names))
+
+    assert result.node_names == tuple(asked)
+    assert list(scores) == names[:SCORED_COUNT]
+    assert len(set(scores.values())) == SCORED_COUNT
+    assert reserved_on(world, call) == max(scores, key=scores.__getitem__) == "n00"
 
 
 async def test_the_last_verdict_of_a_pod_can_be_asked_for(world):
