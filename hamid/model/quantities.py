@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, assert_never
 
 MIB: Final = 1024 * 1024
@@ -67,6 +68,7 @@ class QuantityError(ValueError):
     """
 
 
+@lru_cache(maxsize=4_096)
 def parse_quantity(text: str) -> Quantity:
     """Return the exact amount that a Kubernetes quantity denotes: `1500m` is 3/2."""
     match = _QUANTITY.fullmatch(text)

@@ -201,8 +201,9 @@ class ClusterCache:
     def _reserve(
         self, allocation: PodAllocation, stage: Stage, payer: Payer | None, *, ttl_s: float
     ) -> None:
-        self._reservations.put(allocation, stage, payer, ttl_s=ttl_s)
-        self._rebook(allocation.pod_uid)
+        before = self._reservations.put(allocation, stage, payer, ttl_s=ttl_s)
+        if before is None or (before.allocation, before.payer) != (allocation, payer):
+            self._rebook(allocation.pod_uid)  # else it is only kept for longer
 
     def _expire(self) -> None:
         for kept in self._reservations.pop_expired():

@@ -43,7 +43,7 @@ from hamid.sched.placement.score import SCORED_COUNT, rank_scores
 from hamid.sched.placement.typical import shapes_held
 from hamid.sched.placement.within import quota_refusal, within
 from hamid.sched.refused import Refused
-from hamid.sched.verdicts import RUNNERS_UP_KEPT, NodeLoad, Scene, Verdict, Verdicts, counted
+from hamid.sched.verdicts import RUNNERS_UP_KEPT, Decision, Verdicts, counted
 from hamid.web.errors import Refusal
 from hamid.web.responses import json_body
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from hamid.sched.cache import ClusterCache
     from hamid.sched.leadership import Leadership
     from hamid.sched.lookup import PodLookup
+    from hamid.sched.placement.place import NodePlacement
     from hamid.sched.records import PodRecord
     from hamid.sched.settings import SchedSettings
 
@@ -329,30 +330,28 @@ class Extender:
         sentences: Mapping[str, str],
         nodes: Mapping[str, NodeSnapshot],
     ) -> None:
-        ranked = outcome.ranked if isinstance(outcome, Placement) else ()
-        best = ranked[: RUNNERS_UP_KEPT + 1]
-        sentence = "" if ranked else cluster_sentence(request, outcome.refusals)
-        node_name = ranked[0].node_name if ranked else ""
-        verdict = Verdict(
-            pod_uid=request.pod_uid,
-            pod_key=request.pod_key,
+        sentence, fitting_count = "", 0
+        best: Sequence[NodePlacement] = ()
+        considered: tuple[NodeSnapshot, ...] = ()
+        if isinstance(outcome, Placement):
+            fitting_count = outcome.fitting_count
+            best = outcome.ranked[: RUNNERS_UP_KEPT + 1]
+            considered = tuple(nodes[name] for name in outcome.node_names[: len(best)])
+        else:
+            sentence = cluster_sentence(request, outcome.refusals)
+        decision = Decision(
+            request=request,
             decided_at_s=self._wall_clock(),
-            node_name=node_name,
             sentence=sentence,
             node_policies=self._settings.policies.for_request(request).node,
-            fitting_count=outcome.fitting_count if isinstance(outcome, Placement) else 0,
-            best=tuple(
-                NodeLoad(node_name=found.node_name, load_ppm=found.load_ppm, costs=found.cost)
-                for found in best
-            ),
+            fitting_count=fitting_count,
+            considered=considered,
+            ranked=best,
             reasons=counted(sentences),
-        )
-        scene = Scene(
-            request=request,
-            considered=tuple((nodes[found.node_name], found) for found in best),
             typical=self._placer.arrivals.typical,
         )
-        self.explanations.put(verdict, scene)
+        self.explanations.put(decision)
+        node_name = considered[0].node_name if considered else ""
         log.debug("pod filtered", pod=request.pod_key, node=node_name, reason=sentence)
 
     async def prioritize(self, args: FilterArgs) -> Mapping[str, int]:

@@ -74,13 +74,15 @@ class Reservations:
         payer: Payer | None = None,
         *,
         ttl_s: float,
-    ) -> None:
-        """Keep this for the pod, instead of what was kept."""
+    ) -> Reservation | None:
+        """Keep this for the pod, instead of what was kept; returns that."""
         expires_at = self._clock() + ttl_s
+        before = self._by_uid.get(allocation.pod_uid)
         self._by_uid[allocation.pod_uid] = Reservation(
             allocation=allocation, stage=stage, expires_at=expires_at, payer=payer
         )
         self._next_expiry_at = min(self._next_expiry_at, expires_at)
+        return before
 
     def pop(self, pod_uid: str) -> Reservation | None:
         """Keep nothing for the pod; returns what was kept."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import PodRequest, PolicyName
@@ -76,30 +76,78 @@ def counted(sentences: Mapping[str, str]) -> Mapping[str, int]:
     return dict(sorted(Counter(sentences.values()).items(), key=lambda item: (-item[1], item[0])))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What verdict and scene are made of when somebody asks; most are never asked for.
+
+    Attributes:
+        considered: the chosen node and its runners-up as they were before.
+        ranked: what the pod got, or would have got, on each of these.
+
+    For all others see `Verdict` and `Scene`.
+    """
+
+    request: PodRequest
+    decided_at_s: float
+    sentence: str
+    node_policies: tuple[PolicyName, ...]
+    fitting_count: int
+    considered: tuple[NodeSnapshot, ...]
+    ranked: Sequence[NodePlacement]
+    reasons: Mapping[str, int]
+    typical: Typical
+
+    def verdict(self) -> Verdict:
+        """What was decided."""
+        return Verdict(
+            pod_uid=self.request.pod_uid,
+            pod_key=self.request.pod_key,
+            decided_at_s=self.decided_at_s,
+            node_name=self.considered[0].node_name if self.considered else "",
+            sentence=self.sentence,
+            node_policies=self.node_policies,
+            fitting_count=self.fitting_count,
+            best=tuple(
+                NodeLoad(node_name=found.node_name, load_ppm=found.load_ppm, costs=found.cost)
+                for found in self.ranked
+            ),
+            reasons=self.reasons,
+        )
+
+    def scene(self) -> Scene:
+        """What it was decided on."""
+        return Scene(
+            request=self.request,
+            considered=tuple(zip(self.considered, self.ranked, strict=True)),
+            typical=self.typical,
+        )
+
+
 class Verdicts:
-    """The newest verdict of each of the last pods; the oldest make room."""
+    """The newest decision on each of the last pods; the oldest make room."""
 
     def __init__(self, *, capacity: int) -> None:
         self._capacity = capacity
-        self._by_uid: OrderedDict[str, tuple[Verdict, Scene | None]] = OrderedDict()
+        self._by_uid: OrderedDict[str, Decision] = OrderedDict()
 
-    def put(self, verdict: Verdict, scene: Scene | None = None) -> None:
+    def put(self, decision: Decision) -> None:
         """Keep this one for its pod."""
-        self._by_uid[verdict.pod_uid] = verdict, scene
-        self._by_uid.move_to_end(verdict.pod_uid)
+        pod_uid = decision.request.pod_uid
+        self._by_uid[pod_uid] = decision
+        self._by_uid.move_to_end(pod_uid)
         while len(self._by_uid) > self._capacity:
             self._by_uid.popitem(last=False)
 
     def verdict(self, pod_uid: str) -> Verdict | None:
         """What was last decided for the pod."""
         found = self._by_uid.get(pod_uid)
-        return None if found is None else found[0]
+        return None if found is None else found.verdict()
 
     def scene(self, pod_uid: str) -> Scene | None:
         """What that was decided on."""
         found = self._by_uid.get(pod_uid)
-        return None if found is None else found[1]
+        return None if found is None else found.scene()
 
     def all(self) -> tuple[Verdict, ...]:
         """All that are kept, the newest first."""
-        return tuple(verdict for verdict, _ in reversed(self._by_uid.values()))
+        return tuple(decision.verdict() for decision in reversed(self._by_uid.values()))

@@ -29,13 +29,15 @@ class _Ranked(Sequence[NodePlacement]):
     def __getitem__(self, index: int) -> NodePlacement: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[NodePlacement, ...]: ...
+    def __getitem__(self, index: slice) -> Sequence[NodePlacement]: ...
 
-    def __getitem__(self, index: int | slice) -> NodePlacement | tuple[NodePlacement, ...]:
-        places = range(len(self))
+    def __getitem__(self, index: int | slice) -> NodePlacement | Sequence[NodePlacement]:
         if isinstance(index, slice):
-            return tuple(self._at(place) for place in places[index])
-        return self._at(places[index])
+            return self._part(index)
+        return self._at(range(len(self))[index])
+
+    def _part(self, places: slice) -> Sequence[NodePlacement]:
+        return tuple(self._at(place) for place in range(len(self))[places])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -64,6 +66,9 @@ class Ranking(_Ranked):
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def _part(self, places: slice) -> Ranking:
+        return Ranking(self._request, self._found[places])
 
     def _at(self, place: int) -> NodePlacement:
         made = self._made.get(place)
