@@ -5,12 +5,15 @@
 #define PLACES 4096
 #define BOUND_PARTS 64
 #define OLD_PARTS 3 /* of four: how much the past counts */
+#define ERRATIC_FIRST 4096u
+#define ERRATIC_MAX (1u << 24)
 #define NOISE_PARTS 8 /* one of so many more or less, of what is about so much, is taken for noise */
 
 /* Torn pairs cost one wrong estimate, which is corrected like any other. */
 static struct {
 	_Atomic uint64_t kind;
 	_Atomic uint32_t cost_ns;
+	_Atomic uint32_t erratic_left, erratic_for; /* launches that are measured */
 	_Atomic uint64_t first_of, first_ns; /* a kind that is not measured yet */
 } places[PLACES];
 
@@ -28,6 +31,33 @@ uint32_t costs_get(uint64_t kind)
 	if (atomic_load_explicit(&places[at].kind, memory_order_relaxed) != kind)
 		return 0;
 	return atomic_load_explicit(&places[at].cost_ns, memory_order_relaxed);
+}
+
+static uint32_t erratic_left(uint64_t kind)
+{
+	const uint64_t at = kind >> 1 & (PLACES - 1);
+	if (atomic_load_explicit(&places[at].kind, memory_order_relaxed) != kind)
+		return 0;
+	return atomic_load_explicit(&places[at].erratic_left, memory_order_relaxed);
+}
+
+bool costs_is_erratic(uint64_t kind)
+{
+	return erratic_left(kind) != 0;
+}
+
+void costs_be_erratic(uint64_t kind)
+{
+	const uint64_t at = kind >> 1 & (PLACES - 1);
+	if (atomic_load_explicit(&places[at].kind, memory_order_relaxed) != kind)
+		return;
+	uint32_t length = atomic_load_explicit(&places[at].erratic_for, memory_order_relaxed);
+	if (!length)
+		length = ERRATIC_FIRST;
+	else if (!erratic_left(kind) && length < ERRATIC_MAX)
+		length *= 4;
+	atomic_store_explicit(&places[at].erratic_for, length, memory_order_relaxed);
+	atomic_store_explicit(&places[at].erratic_left, length, memory_order_relaxed);
 }
 
 /* A host that was held up for milliseconds says no more than one that was for microseconds. */
@@ -49,6 +79,11 @@ void costs_learn(uint64_t kind, uint64_t cost_ns, enum costs_word word)
 		cost = cost_ns;
 	if (cost > UINT32_MAX)
 		cost = UINT32_MAX;
+	const uint32_t left = erratic_left(kind);
+	if (!old)
+		atomic_store_explicit(&places[at].erratic_for, 0, memory_order_relaxed);
+	if (!old || left)
+		atomic_store_explicit(&places[at].erratic_left, left ? left - 1 : 0, memory_order_relaxed);
 	atomic_store_explicit(&places[at].cost_ns, cost ? (uint32_t)cost : 1, memory_order_relaxed);
 	atomic_store_explicit(&places[at].kind, kind, memory_order_relaxed);
 }

@@ -19,6 +19,13 @@ uint64_t costs_kind(const void *handle, uint64_t blocks);
 /* The average; 0: never measured. */
 uint32_t costs_get(uint64_t kind);
 
+/*
+ * Kinds of which one launch takes much longer than another, so that averages say nothing. One stays so for
+ * thousands of launches that are measured, and each time that it turns out to be so again for four times as many.
+ */
+void costs_be_erratic(uint64_t kind);
+bool costs_is_erratic(uint64_t kind);
+
 /* When the first launch of a kind that is unknown yet was; 0: this is it. */
 uint64_t costs_first_ns(uint64_t kind, uint64_t now_ns);
 

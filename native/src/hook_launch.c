@@ -11,10 +11,11 @@
 #include "budget.h"
 #include "costs.h"
 #include "enforced.h"
+#include "events.h"
 #include "hooks.h"
 #include "real.h"
+#include "sampling.h"
 
-#define CREDIT_NS 200000ull   /* of GPU time, that a thread takes at once */
 #define REFILL_NS 1000000ull /* short kernels are let through in groups, not one by one */
 #define FIRST_WAIT_NS 60000000ull         /* for what the first of a kind took */
 #define FIRST_RUNNING_WAIT_NS 500000000ull /* the same once the device has begun with it */
@@ -26,74 +27,17 @@
 #define AHEAD_WAIT_NS 60000000ull /* then the device is taken to be stuck */
 
 __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
-__thread __attribute__((tls_model("initial-exec"))) struct launch_credit launch_credit;
-
-bool launch_is_in_context(void)
-{
-	CUcontext current;
-	return real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == launch_credit.context;
-}
-
-/*
- * Only for the device that it was taken of: told by the stream, or, for those that every context has, by
- * the context. What is captured meanwhile is paid as well; that little does not matter.
- */
-bool launch_from_credit(const void *handle, uint64_t blocks, CUstream stream)
-{
-	struct launch_credit *credit = &launch_credit;
-	if (stream != credit->stream)
-		return false;
-	if (handle != credit->handle || blocks != credit->blocks) {
-		credit->cost_ns = costs_get(costs_kind(handle, blocks));
-		credit->handle = handle;
-		credit->blocks = blocks;
-	}
-	if (!credit->cost_ns || credit->cost_ns > credit->left_ns || !launch_is_there(stream))
-		return false;
-	credit->left_ns -= credit->cost_ns;
-	return true;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-/*
- * After a launch that nobody measures: when a batch is open, each has to be seen. Twice what was launched since the
- * thread last had to ask; so nothing is left over from who waits after each launch, or starts a thread for it.
- */
-static void take_credit(const struct launch_ticket *ticket, uint64_t launched_ns)
-{
-	const struct measure_launch *launch = &ticket->launch;
-	const uint64_t wanted_ns =
-		smaller(smaller(2 * launched_ns, LAUNCH_LOOK_EVERY * launch->charged_ns), CREDIT_NS);
-	if (!wanted_ns || launch->charged_ns > CREDIT_NS / 4 ||
-	    budget_try(ticket->budget, launch->now_ns, wanted_ns, ticket->rate) > 0)
-		return;
-	launch_credit.stream = launch->stream;
-	launch_credit.context = launch->there.context;
-	launch_credit.left_ns = launch_credit.taken_ns = wanted_ns;
-	launch_credit.budget = ticket->budget;
-}
-
-/* Returns what this thread has launched since it last had to ask. */
-static uint64_t give_credit_back(struct hamid_budget *budget, uint64_t rate)
-{
-	const uint64_t used_ns = launch_credit.taken_ns - launch_credit.left_ns;
-	const bool is_useless = launch_credit.taken_ns && !used_ns;
-	if (launch_credit.left_ns && launch_credit.budget == budget)
-		budget_correct(budget, -(int64_t)launch_credit.left_ns, rate);
-	launch_credit.left_ns = launch_credit.taken_ns = 0;
-	launch_credit.cost_ns = 0;
-	launch_credit.handle = NULL;
-	return launch_credit.asked_ns && !is_useless ? launch_credit.asked_ns + used_ns : 0;
-}
+__thread __attribute__((tls_model("initial-exec"))) struct launch_looked launch_looked;
 
 /* At which rate corrections are counted, also while nothing may start. */
 static uint64_t paying(const struct pages_rate *rate)
 {
 	return rate->permille == HAMID_RATE_STOP ? 1000 : rate->permille;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 static void note_capped(CUdevice ordinal, bool is_capped)
@@ -238,27 +182,63 @@ static CUresult wait_to_start(struct measure_launch *launch, struct hamid_budget
 	}
 }
 
+static void look_again_after(uint32_t launches, uint64_t now_ns)
+{
+	launch_until_look = launch_looked.until_look = launches;
+	launch_looked.at_ns = now_ns;
+}
+
 void launch_look(CUstream stream)
 {
 	struct whereabouts there;
 	struct pages_rate rate;
-	launch_until_look = LAUNCH_LOOK_EVERY;
-	if (context_of_stream(stream, &there) == CUDA_SUCCESS)
-		look(&there, budget_now_ns(), &rate);
-	else
-		launch_look_soon();
+	const uint64_t now_ns = budget_now_ns();
+	look_again_after(0, now_ns);
+	if (context_of_stream(stream, &there) != CUDA_SUCCESS)
+		return;
+	look_again_after(LAUNCH_LOOK_EVERY, now_ns);
+	look(&there, now_ns, &rate);
+}
+
+/* Of what is not always measured, its lot decides; then the next to be drawn has to be seen. */
+static void draw(struct measure_launch *launch, uint32_t launches)
+{
+	launch->is_drawn = sampling_is_drawn(launch->there.ordinal, launches, launch->now_ns);
+	look_again_after((uint32_t)smaller(LAUNCH_LOOK_EVERY, sampling_left()), launch->now_ns);
+}
+
+/* Of kinds of which nothing is known by averages, none starts that cannot be measured: for a while. */
+static void wait_to_measure(struct measure_launch *launch, struct hamid_budget *budget,
+			    const struct pages_rate *rate)
+{
+	const uint64_t started_ns = launch->now_ns;
+	uint64_t pause_ns = FIRST_PAUSE_NS;
+	while (costs_is_erratic(launch->kind) && measure_is_full(launch->there.ordinal) &&
+	       launch->now_ns - started_ns < FIRST_WAIT_NS) {
+		budget_sleep(budget, pause_ns);
+		pause_ns += pause_ns / 2;
+		launch->now_ns = budget_now_ns();
+		measure_collect(&launch->there, budget, paying(rate), rate->is_contended);
+	}
+}
+
+static void begin_charged(struct launch_ticket *ticket, bool may_take_credit)
+{
+	ticket->is_measured = measure_begin(&ticket->launch);
+	launch_credit.launched_ns += ticket->launch.charged_ns;
+	if (!ticket->is_measured && may_take_credit)
+		launch_take_credit(ticket);
 }
 
 CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_ticket)
 {
 	struct whereabouts there;
 	struct pages_rate rate;
+	const uint32_t launches = launch_looked.until_look - launch_until_look; /* since, with this one */
 	ret_ticket->is_charged = false;
-	launch_until_look = LAUNCH_LOOK_EVERY;
-	if (context_of_stream(what->stream, &there) != CUDA_SUCCESS) {
-		launch_look_soon();
+	look_again_after(0, 0);
+	if (context_of_stream(what->stream, &there) != CUDA_SUCCESS)
 		return CUDA_SUCCESS; /* the driver says what is wrong */
-	}
 	struct measure_launch launch = {
 		.there = there,
 		.stream = what->stream,
@@ -266,30 +246,30 @@ CUresult launch_admit(const struct launch_what *what, struct launch_ticket *ret_
 		.kind = costs_kind(what->handle, what->blocks),
 		.now_ns = budget_now_ns(),
 	};
+	look_again_after(LAUNCH_LOOK_EVERY, launch.now_ns);
 	CUresult cr = look(&there, launch.now_ns, &rate);
 	if (cr != CUDA_SUCCESS || !rate.permille ||
-	    measure_is_captured(what->stream, what->is_thread_form))
+	    events_is_captured(what->stream, what->is_thread_form))
 		return cr;
 	struct hamid_budget *budget = pages_device_budget(there.device);
 	if (!budget)
 		return CUDA_ERROR_NOT_PERMITTED;
 
 	budget_want(budget, launch.now_ns);
-	const uint64_t launched_ns = give_credit_back(budget, paying(&rate));
+	const bool may_take_credit = launch_give_credit_back(budget, paying(&rate));
 	launch.charged_ns = known_cost(&launch, budget, &rate);
 	cr = wait_to_start(&launch, budget, &rate);
 	if (cr != CUDA_SUCCESS || !rate.permille)
 		return cr;
+	wait_to_measure(&launch, budget, &rate);
+	draw(&launch, launches);
 	*ret_ticket = (struct launch_ticket){
 		.is_charged = true,
 		.rate = rate.permille,
 		.budget = budget,
 		.launch = launch,
 	};
-	ret_ticket->is_measured = measure_begin(&ret_ticket->launch);
-	if (!ret_ticket->is_measured)
-		take_credit(ret_ticket, launched_ns);
-	launch_credit.asked_ns = launch.charged_ns;
+	begin_charged(ret_ticket, may_take_credit);
 	return CUDA_SUCCESS;
 }
 

@@ -2,13 +2,15 @@
  * Charging of launches, for whatever starts work: before and after the driver's call.
  *
  * A process without a cap pays one relaxed load, and every 128th launch a look at the control page. With
- * one, a thread takes some time out of the budget at once, and short launches are paid from that.
+ * one, a thread takes some time out of the budget at once, and short launches are paid from that. A wait of a
+ * moment, as between launches that are waited for one by one, leaves both as they are.
  */
 #pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "budget.h"
 #include "measure.h"
 #include "real.h"
 
@@ -28,8 +30,17 @@ struct launch_what {
 };
 
 #define LAUNCH_LOOK_EVERY 128
+#define LAUNCH_FRESH_NS 1000000ull /* for so long a look is good for after a wait */
 
 extern __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
+
+/* This thread's last look. */
+struct launch_looked {
+	uint64_t at_ns;
+	uint32_t until_look; /* as it was then; so it is known how many launches there were since */
+};
+
+extern __thread __attribute__((tls_model("initial-exec"))) struct launch_looked launch_looked;
 
 /* Time that a thread has taken out of a device's budget. It is lost with the thread. */
 struct launch_credit {
@@ -40,7 +51,7 @@ struct launch_credit {
 	uint64_t cost_ns; /* 0: no launch was */
 	uint64_t left_ns;
 	uint64_t taken_ns;
-	uint64_t asked_ns; /* what the launch cost that was asked for before; 0: none, or it was waited for */
+	uint64_t launched_ns; /* by this thread, as far as it matters */
 	struct hamid_budget *budget; /* compared, for it may be unmapped after a fork */
 };
 
@@ -48,6 +59,12 @@ extern __thread __attribute__((tls_model("initial-exec"))) struct launch_credit 
 
 /* Is it paid for by what this thread has left? Then it is charged. */
 bool launch_from_credit(const void *handle, uint64_t blocks, CUstream stream);
+
+/* After a launch that was charged, and is not measured. */
+void launch_take_credit(const struct launch_ticket *ticket);
+
+/* What is left; `rate`: at which it was taken. Returns whether it was any use. */
+bool launch_give_credit_back(struct hamid_budget *budget, uint64_t rate);
 
 /* Of a stream that every context has: is it that of the credit's context? */
 bool launch_is_in_context(void);
@@ -83,8 +100,15 @@ void launch_settle(struct launch_ticket *ticket, CUresult cr);
 /* The next launch of this thread looks at the control page. */
 static inline void launch_look_soon(void)
 {
+	launch_looked.until_look -= launch_until_look;
 	launch_until_look = 0;
-	launch_credit.asked_ns = 0;
+}
+
+/* It has waited: for a while, and all may be different. */
+static inline void launch_waited(void)
+{
+	if (launch_until_look && budget_now_ns() - launch_looked.at_ns >= LAUNCH_FRESH_NS)
+		launch_look_soon();
 }
 
 /* Need nobody be asked? What a program without a cap pays, and most launches of one with a cap. */

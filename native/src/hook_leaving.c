@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #include "context.h"
-#include "measure.h"
+#include "events.h"
 #include "real.h"
 
 #define PLACES 1024u
@@ -29,7 +29,7 @@ static CUevent event_in_current(CUstream stream, bool is_thread_form)
 	CUevent event;
 	if (real.cuEventCreate(&event, EVENT_WITHOUT_TIME) != CUDA_SUCCESS)
 		return NULL;
-	if (measure_record(stream, is_thread_form, event) == CUDA_SUCCESS)
+	if (events_record(stream, is_thread_form, event) == CUDA_SUCCESS)
 		return event;
 	real.cuEventDestroy_v2(event);
 	return NULL;
@@ -40,7 +40,7 @@ static CUevent event_behind(CUstream stream, bool is_thread_form, CUcontext *ret
 {
 	struct whereabouts there;
 	CUcontext current = NULL;
-	if (!measure_is_possible() || context_of_stream(stream, &there) != CUDA_SUCCESS ||
+	if (!events_are_possible() || context_of_stream(stream, &there) != CUDA_SUCCESS ||
 	    real.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
 		return NULL;
 	const bool is_other = current != there.context;
@@ -91,7 +91,7 @@ static bool settle(_Atomic(CUevent) *place)
 	if (!event)
 		return false;
 	const bool is_known = ledger_take(LEDGER_LEAVING, (uintptr_t)event, &block) == 0;
-	if (is_known && !measure_is_done(event)) {
+	if (is_known && !events_is_reached(event)) {
 		ledger_put_back(&block);
 		return false;
 	}

@@ -12,7 +12,7 @@
 
 static CUresult settled(CUresult cr)
 {
-	launch_look_soon();
+	launch_waited();
 	hook_settle_pools();
 	return cr;
 }

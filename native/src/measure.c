@@ -5,6 +5,7 @@
 
 #include "budget.h"
 #include "costs.h"
+#include "events.h"
 #include "real.h"
 
 #define PAIRS 32        /* per device, on their way */
@@ -13,8 +14,8 @@
 #define GAP_NS 20000    /* a stream that gets nothing for so long may have been idle */
 #define PROMPT_NS 4000  /* the host was not held up between an event and the launch behind it */
 #define ALONE_NS 20000000 /* a stream beside which nobody launched for so long has the device for itself */
-#define SHORT_EVERY_NS 1000000 /* from one batch of short launches to the next */
-#define RELAXED 2       /* CU_STREAM_CAPTURE_MODE_RELAXED */
+#define BESIDE_EVERY_NS 1000000 /* from one batch of short launches to the next, of several streams */
+#define SURPRISE 8      /* what took so many times what was thought is of a kind that may take anything */
 #define PER_THREAD_STREAM ((CUstream)2)
 
 struct pair {
@@ -22,6 +23,7 @@ struct pair {
 	CUcontext context;
 	uint32_t count;
 	bool is_bound; /* the device may have waited for us in it, or done something else */
+	bool is_amid;  /* others' launches surely are in it */
 	uint64_t early_ns; /* its start was reached so long before the launch */
 	uint64_t kinds[LAUNCHES];
 	uint64_t costs_ns[LAUNCHES]; /* as charged; never 0 */
@@ -51,46 +53,6 @@ static struct measurements {
 	struct pair pairs[PAIRS];
 } devices[HAMID_DEVICES_MAX];
 
-bool measure_is_possible(void)
-{
-	return real.cuEventCreate && real.cuEventDestroy_v2 && real.cuEventRecord &&
-	       real.cuEventQuery && real.cuEventElapsedTime && real.cuStreamIsCapturing &&
-	       real.cuCtxPushCurrent_v2 && real.cuCtxPopCurrent_v2;
-}
-
-bool measure_is_captured(CUstream stream, bool is_thread_form)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
-		is_thread_form && real.cuStreamIsCapturing_ptsz ? real.cuStreamIsCapturing_ptsz :
-								   real.cuStreamIsCapturing;
-	/* An error here means that it would disturb a capture elsewhere: the driver will say so. */
-	return ask && (ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-/* Questions about events end other threads' captures, unless one says that one knows. */
-static int relax(int mode)
-{
-	if (real.cuThreadExchangeStreamCaptureMode)
-		real.cuThreadExchangeStreamCaptureMode(&mode);
-	return mode;
-}
-
-bool measure_is_done(CUevent event)
-{
-	const int mode = relax(RELAXED);
-	const bool done = real.cuEventQuery(event) == CUDA_SUCCESS;
-	relax(mode);
-	return done;
-}
-
-CUresult measure_record(CUstream stream, bool is_thread_form, CUevent event)
-{
-	if (is_thread_form && real.cuEventRecord_ptsz)
-		return real.cuEventRecord_ptsz(event, stream);
-	return real.cuEventRecord(event, stream);
-}
-
 /* Their events went with them, and handles come again. */
 static void forget_gone(struct measurements *all)
 {
@@ -107,7 +69,7 @@ static void forget_gone(struct measurements *all)
 
 static struct measurements *take(CUdevice ordinal)
 {
-	if (ordinal < 0 || ordinal >= HAMID_DEVICES_MAX || !measure_is_possible() ||
+	if (ordinal < 0 || ordinal >= HAMID_DEVICES_MAX || !events_are_possible() ||
 	    atomic_flag_test_and_set_explicit(&devices[ordinal].is_taken, memory_order_acquire))
 		return NULL;
 	struct measurements *all = &devices[ordinal];
@@ -130,32 +92,12 @@ static void end_events(const struct pair *pair)
 	real.cuEventDestroy_v2(pair->end);
 }
 
-static bool create_both(CUevent *start, CUevent *end)
-{
-	if (real.cuEventCreate(start, 0) != CUDA_SUCCESS)
-		return false;
-	if (real.cuEventCreate(end, 0) == CUDA_SUCCESS)
-		return true;
-	real.cuEventDestroy_v2(*start);
-	return false;
-}
-
-/* Events live in the context that was current when they were made; a stream's need not be current. */
 static bool make_events(struct pair *pair, CUcontext context)
 {
-	CUcontext current = NULL;
-	CUevent start = NULL, end = NULL;
+	CUevent start, end;
 	if (pair->start && pair->context == context)
 		return true;
-	if (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
-		return false;
-	const bool is_other = current != context;
-	if (is_other && real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
-		return false;
-	const bool is_made = create_both(&start, &end);
-	if (is_other)
-		real.cuCtxPopCurrent_v2(&current);
-	if (!is_made)
+	if (!events_make_two(context, &start, &end))
 		return false;
 	if (pair->start)
 		end_events(pair);
@@ -180,17 +122,32 @@ static bool is_same(struct place a, struct place b)
 	return a.context == b.context && a.stream == b.stream;
 }
 
+/* So short that not each is measured; of those that take now this, now that, each is. */
+static bool is_short(uint64_t kind)
+{
+	const uint32_t cost_ns = costs_get(kind);
+	return cost_ns && cost_ns < SHORT_NS && !costs_is_erratic(kind);
+}
+
+static bool is_alone(const struct measurements *all, uint64_t now_ns)
+{
+	return now_ns - all->changed_ns >= ALONE_NS;
+}
+
 static bool open_batch(struct measurements *all, const struct measure_launch *launch)
 {
 	struct pair *pair = &all->pairs[all->head % PAIRS];
-	const uint32_t cost_ns = costs_get(launch->kind);
+	/* Beside other streams only who comes to an idle device learns much, as one does first thing after a while. */
+	const bool is_beside = is_short(launch->kind) && !is_alone(all, launch->now_ns);
+	const bool is_fresh = launch->now_ns - all->ended_ns >= BESIDE_EVERY_NS;
 	if (all->head - all->tail == PAIRS - 1 ||
-	    (cost_ns && cost_ns < SHORT_NS && launch->now_ns - all->ended_ns < SHORT_EVERY_NS) ||
+	    (is_short(launch->kind) && !launch->is_drawn && !(is_beside && is_fresh)) ||
 	    !make_events(pair, launch->there.context) ||
-	    measure_record(launch->stream, launch->is_thread_form, pair->start) != CUDA_SUCCESS)
+	    events_record(launch->stream, launch->is_thread_form, pair->start) != CUDA_SUCCESS)
 		return false;
 	pair->count = 0;
 	pair->charged_ns = 0;
+	pair->is_amid = is_beside && !is_fresh;
 	pair->begun_ns = launch->now_ns;
 	all->of_batch = place_of(launch);
 	all->last_ns = budget_now_ns();
@@ -211,22 +168,21 @@ static bool is_of_batch(const struct measurements *all, const struct measure_lau
 static void close_batch(struct measurements *all, const struct measure_launch *launch, uint64_t host_ns)
 {
 	struct pair *pair = &all->pairs[all->head % PAIRS];
+	const uint64_t kind = pair->kinds[pair->count - 1];
 	all->is_open = false;
-	const uint32_t cost_ns = costs_get(pair->kinds[pair->count - 1]);
-	const bool is_alone = all->last_ns - all->changed_ns >= ALONE_NS;
-	const bool is_short = cost_ns && cost_ns < SHORT_NS;
-	const bool is_idle = is_short && measure_is_done(pair->start);
-	pair->is_bound = is_idle || (is_short && !is_alone);
+	const bool is_erratic = costs_is_erratic(kind);
+	const bool is_idle = (is_erratic || is_short(kind)) && events_is_reached(pair->start);
+	pair->is_bound = !is_erratic && (is_idle || (is_short(kind) && !is_alone(all, all->last_ns)));
 	pair->early_ns = 0;
-	if (is_idle && pair->count == 1 && host_ns <= PROMPT_NS) {
+	if (is_idle && pair->count == 1 && (is_erratic || host_ns <= PROMPT_NS)) {
 		/* An idle device waited for most of that: calls tell it at their end. */
 		pair->early_ns = host_ns / 4 * 3;
-		pair->is_bound = !is_alone;
+		pair->is_bound = !is_erratic && !is_alone(all, all->last_ns);
 	}
-	all->head += measure_record(launch->stream, launch->is_thread_form, pair->end) == CUDA_SUCCESS;
-	all->ended_ns = all->last_ns;
-	pair->host_ns = all->last_ns - pair->begun_ns;
-	all->is_single = !all->is_single;
+	all->head += events_record(launch->stream, launch->is_thread_form, pair->end) == CUDA_SUCCESS;
+	all->ended_ns = budget_now_ns();
+	pair->host_ns = all->ended_ns - pair->begun_ns;
+	all->is_single = is_idle || !all->is_single; /* what comes one by one tells nothing in batches */
 }
 
 /*
@@ -273,14 +229,13 @@ void measure_end(const struct measure_launch *launch, bool is_launched)
 {
 	struct measurements *all = &devices[launch->there.ordinal];
 	struct pair *pair = &all->pairs[all->head % PAIRS];
-	const uint32_t cost_ns = costs_get(launch->kind);
 	if (is_launched) {
 		const uint64_t before_ns = all->last_ns;
 		pair->kinds[pair->count] = launch->kind;
 		pair->costs_ns[pair->count++] = launch->charged_ns;
 		pair->charged_ns += launch->charged_ns;
 		all->last_ns = budget_now_ns();
-		if (pair->count == LAUNCHES || !cost_ns || cost_ns >= SHORT_NS || all->is_single)
+		if (pair->count == LAUNCHES || !is_short(launch->kind) || all->is_single)
 			close_batch(all, launch, all->last_ns - before_ns);
 	} else {
 		all->is_open = false;
@@ -303,7 +258,7 @@ static void learn(const struct pair *pair, uint64_t took_ns, bool is_contended)
 		 * Others' work is in it, or more of the host's time than in single launches: it may be less, and
 		 * whether it is more, these say, or NVML's figures.
 		 */
-		const bool is_loose = is_contended || (pair->is_bound && pair->count > 1);
+		const bool is_loose = is_contended || (pair->is_bound && (pair->count > 1 || pair->is_amid));
 		const uint64_t known_ns = is_loose ? costs_get(pair->kinds[i]) : 0;
 		if (!known_ns || cost_ns < known_ns)
 			costs_learn(pair->kinds[i], cost_ns, word);
@@ -344,6 +299,17 @@ static bool is_host_s(const struct pair *pair, uint64_t took_ns)
 	return took_ns > 2 * pair->charged_ns && pair->host_ns > took_ns / 2;
 }
 
+static void judge(struct pair *pair, uint64_t took_ns, bool is_contended)
+{
+	const bool is_surprise = took_ns >= SHORT_NS && took_ns / SURPRISE > pair->charged_ns;
+	if (is_contended || is_host_s(pair, took_ns))
+		pair->is_bound = true;
+	else
+		for (uint32_t i = 0; is_surprise && i < pair->count; i++)
+			if (!i || pair->kinds[i] != pair->kinds[i - 1])
+				costs_be_erratic(pair->kinds[i]);
+}
+
 void measure_collect(const struct whereabouts *there, struct hamid_budget *budget, uint64_t rate,
 		     bool is_contended)
 {
@@ -351,7 +317,7 @@ void measure_collect(const struct whereabouts *there, struct hamid_budget *budge
 	if (!all)
 		return;
 	int64_t more_ns = 0;
-	const int mode = all->head != all->tail ? relax(RELAXED) : RELAXED;
+	const int mode = all->head != all->tail ? events_relax(EVENTS_RELAXED) : EVENTS_RELAXED;
 	for (; all->tail != all->head; all->tail++) {
 		struct pair *pair = &all->pairs[all->tail % PAIRS];
 		const CUresult cr = pair->start ? real.cuEventQuery(pair->end) : CUDA_ERROR_INVALID_CONTEXT;
@@ -364,13 +330,13 @@ void measure_collect(const struct whereabouts *there, struct hamid_budget *budge
 			continue;
 		}
 		all->has_before = true;
-		pair->is_bound |= is_contended || is_host_s(pair, took_ns);
+		judge(pair, took_ns, is_contended);
 		learn(pair, took_ns, is_contended);
 		if (!pair->is_bound || took_ns < pair->charged_ns)
 			more_ns += (int64_t)took_ns - (int64_t)pair->charged_ns;
 	}
-	if (mode != RELAXED)
-		relax(mode);
+	if (mode != EVENTS_RELAXED)
+		events_relax(mode);
 	const bool is_behind = all->tail != all->head && atomic_load(&all->given_up) != all->tail + 1;
 	atomic_store_explicit(&all->behind_since_ns,
 			      is_behind ? all->pairs[all->tail % PAIRS].begun_ns : 0,
@@ -389,10 +355,20 @@ bool measure_is_running(CUdevice ordinal, uint64_t kind)
 	for (uint32_t i = all->tail; i != all->head && !is_running; i++) {
 		const struct pair *pair = &all->pairs[i % PAIRS];
 		is_running = pair->start && pair->count == 1 && pair->kinds[0] == kind &&
-			     measure_is_done(pair->start);
+			     events_is_reached(pair->start);
 	}
 	give_back(all);
 	return is_running;
+}
+
+bool measure_is_full(CUdevice ordinal)
+{
+	struct measurements *all = take(ordinal);
+	if (!all)
+		return false;
+	const bool is_full = all->head - all->tail == PAIRS - 1;
+	give_back(all);
+	return is_full;
 }
 
 uint64_t measure_behind_since_ns(CUdevice ordinal)

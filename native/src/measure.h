@@ -1,9 +1,10 @@
 /*
  * How long work really took: pairs of events around batches of launches, in the stream itself.
  *
- * A launch whose kind was never measured, or that takes long, is a batch of its own; short ones are
- * taken together, as long as they follow each other in one stream without a gap. What is not
- * measured is charged by its average.
+ * A launch whose kind was never measured, or that takes long, is a batch of its own. Of short ones those are measured
+ * that are drawn (sampling.h): alone, or with those that follow in the stream without a gap. What is
+ * not measured is charged by its average. A kind that turned out to take many times what was thought is erratic
+ * (costs.h): of that each launch is measured.
  *
  * Threads: any. A device's batches belong to one thread at a time, from measure_begin() to
  * measure_end(); the others do not wait for it, they launch unmeasured. So the driver may be called.
@@ -23,17 +24,8 @@ struct measure_launch {
 	uint64_t kind;
 	uint64_t charged_ns;
 	uint64_t now_ns;
+	bool is_drawn; /* to be measured though it is short (sampling.h) */
 };
-
-/* Has the driver all that takes? */
-bool measure_is_possible(void);
-
-/* Put an event into the stream; and, at any time: has the stream got there? */
-CUresult measure_record(CUstream stream, bool is_thread_form, CUevent event);
-bool measure_is_done(CUevent event);
-
-/* Is this launch recorded into a graph, not run? */
-bool measure_is_captured(CUstream stream, bool is_thread_form);
 
 /* Before the driver gets it. True: measure_end() has to follow. */
 bool measure_begin(const struct measure_launch *launch);
@@ -57,6 +49,9 @@ void measure_collect(const struct whereabouts *there, struct hamid_budget *budge
  * what is measured; 0: nothing, or only what measure_give_up() was called for.
  */
 uint64_t measure_behind_since_ns(CUdevice ordinal);
+
+/* Are so many batches on their way that no other can be? */
+bool measure_is_full(CUdevice ordinal);
 
 /* The oldest of it may wait for what we hold back: it does not count any more. */
 void measure_give_up(CUdevice ordinal);

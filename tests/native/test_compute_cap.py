@@ -51,7 +51,7 @@ class Busy:
         container,
         stack,
         how: str,
-        kernel_ns: int,
+        kernel_ns: object,
         milliseconds: int,
         *,
         prefix: tuple[str, ...] = (),
@@ -139,6 +139,21 @@ def test_from_the_first_second_on_each_is_like_the_others(container, busy, kerne
 
     assert len(percents) >= 9
     assert all(27 <= percent <= 33 for percent in percents), percents
+
+
+@pytest.mark.parametrize("long_ns", [300_000, MS, 20 * MS])
+@pytest.mark.parametrize("how", ["kernel", "sync", "streams"])
+def test_long_launches_among_many_short_ones_of_the_same_kind_are_charged(
+    container, busy, how, long_ns
+):
+    """Neither by chance nor by a program's intention are only the short ones measured."""
+    cap(container, 30)
+    tenant = busy(how, f"{long_ns}h", 20_000, **VIRTUAL)
+    tenant.begin()
+    percents = [gpu_ns / (10 * MS) for gpu_ns in tenant.told()["seconds"]]
+
+    assert max(percents[2:]) < 30 + OVER_POINTS
+    assert 30 - POINTS < sum(percents[2:]) / len(percents[2:]) < 30 + POINTS
 
 
 @pytest.mark.parametrize("kernel_ns", [5000, MS // 5, 20 * MS])

@@ -2,7 +2,8 @@
  * A tenant that keeps a device busy, and says how much of it it got.
  *
  *   launch HOW KERNEL_NS MILLISECONDS [GRID [SLOT_MS [WARM_KERNELS]]]
- *   KERNEL_NS: of each, whatever its grid; with a w behind it, of each wave of blocks that the device holds
+ *   KERNEL_NS: of each, whatever its grid; with a w behind it, of each wave of blocks that the device holds; with an h, of one
+ *   in 200, hidden among others of the same function and grid that take 5 us
  *   HOW: kernel, ex, coop, multi (of one device), both (of two), grid (as before CUDA 4), each also with -ptsz where there is
  *   one; sync (waits for each), deep (for the eighth before), graph, graph-ptsz (ten kernels each, of long ones
  *   fewer), grids (three sizes in turns), streams (four in turns), threads (a new one for each), late (after one without a context, which fails); fill, fill-ptsz, fill-now,
@@ -35,6 +36,8 @@
 #define MULTIPROCESSORS 16 /* an attribute */
 #define DEEP 8
 #define HALF_BYTES 4096
+#define HIDDEN_EVERY 200
+#define BESIDE_NS 5000
 #define LONG_NS 500000 /* a launch that has slept, or would have liked to run */
 
 static CUcontext context;
@@ -46,6 +49,8 @@ static const unsigned int grids[] = {132, 4096, 65536};
 static unsigned int grid = 132;
 static unsigned int graph_kernels;
 static uint64_t kernel_ns;      /* or of a wave */
+static bool is_hidden;
+static uint64_t told_ns; /* what this one takes, where it is */
 static uint64_t blocks_at_once; /* 0: a kernel takes as long whatever its grid */
 
 /* The simulated driver's, for HAMID_SIM_CLOCK=virtual: then time passes only for who waits. */
@@ -99,12 +104,15 @@ static bool is(const char *how, const char *name)
 /* GPU time of a launch. */
 static uint64_t takes_ns(void)
 {
+	if (is_hidden)
+		return told_ns;
 	return blocks_at_once ? kernel_ns * ((grid + blocks_at_once - 1) / blocks_at_once) : kernel_ns;
 }
 
 static CUresult kernel(CUstream stream)
 {
-	return cuLaunchKernel(function, grid, 1, 1, 128, 1, 1, 0, stream, NULL, NULL);
+	void *params[] = {&told_ns};
+	return cuLaunchKernel(function, grid, 1, 1, 128, 1, 1, 0, stream, params, NULL);
 }
 
 static void make_graph(void)
@@ -148,14 +156,16 @@ static void start(const char *length)
 	char *end, name[64];
 	int blocks, multiprocessors;
 	kernel_ns = strtoull(length, &end, 10);
-	snprintf(name, sizeof name, "sim_%lluns%s", (unsigned long long)kernel_ns, *end ? "_wave" : "");
+	is_hidden = *end == 'h';
+	snprintf(name, sizeof name, is_hidden ? "sim_told" : "sim_%lluns%s", (unsigned long long)kernel_ns,
+		 *end ? "_wave" : "");
 	MUST(cuInit(0));
 	MUST(cuDevicePrimaryCtxRetain(&context, 0));
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.address_size 64\n"));
 	MUST(cuModuleGetFunction(&function, module, name));
 	MUST(cuFuncSetBlockShape(function, 128, 1, 1));
-	if (*end) {
+	if (*end && !is_hidden) {
 		MUST(cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, 0));
 		MUST(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 128, 0));
 		blocks_at_once = (uint64_t)blocks * (uint64_t)multiprocessors;
@@ -303,6 +313,7 @@ static CUstream stream_of(const char *how, unsigned int turn)
 /* GPU time of what was launched. */
 static uint64_t launch(const char *how, unsigned int turn)
 {
+	told_ns = turn % HIDDEN_EVERY == HIDDEN_EVERY - 1 ? kernel_ns : BESIDE_NS;
 	if (is(how, "grids"))
 		grid = grids[turn % (sizeof grids / sizeof *grids)];
 	CUlaunchConfig config = {

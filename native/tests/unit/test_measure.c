@@ -2,6 +2,7 @@
  * measure.c, on a driver of few lines whose time passes when the test says so. Built of the source, for the other
  * units have no driver.
  */
+#include "events.c"
 #include "measure.c"
 
 #include <pthread.h>
@@ -104,8 +105,12 @@ static CUresult destroy(CUevent event)
 
 static uint64_t held_up_ns; /* once, right behind an event */
 
+static unsigned int held_up_before; /* the how manyth event from now */
+
 static CUresult record_event(CUevent event, CUstream stream)
 {
+	if (held_up_before && --held_up_before == 0)
+		now_ns += 20 * MS;
 	recorded_in_gone += stream == gone_stream;
 	*at_of(event) = idle_at_ns > now_ns ? idle_at_ns : now_ns;
 	now_ns += held_up_ns;
@@ -140,6 +145,8 @@ static void collect(bool is_contended)
 	measure_collect(&there, &budget, 1000, is_contended);
 }
 
+static bool is_drawn = true;
+
 /* A launch that the driver has `before_ns` after it was asked, and is through with after `behind_ns` more. */
 static bool launch_slowly(CUstream stream, uint64_t kind, uint64_t kernel_ns, uint64_t before_ns,
 			  uint64_t behind_ns)
@@ -150,6 +157,7 @@ static bool launch_slowly(CUstream stream, uint64_t kind, uint64_t kernel_ns, ui
 		.kind = kind,
 		.charged_ns = costs_get(kind) ? costs_get(kind) : COSTS_UNKNOWN_NS,
 		.now_ns = now_ns,
+		.is_drawn = is_drawn,
 	};
 	const bool is_measured = measure_begin(&launch);
 	now_ns += before_ns;
@@ -266,6 +274,18 @@ static void check_host(void)
 		}
 	}
 
+	CHECK("nor one that was held up between a launch and the event behind it")
+	{
+		const uint64_t kind = known_kind(&brief);
+		be_single();
+		const uint64_t charged_ns = budget.charged_ns, cost_ns = costs_get(kind);
+		held_up_before = 2;
+		EXPECT(launch_slowly(one, kind, KERNEL_NS, 1500, 500));
+		wait();
+		EXPECT(costs_get(kind) <= cost_ns + cost_ns / 60);
+		EXPECT_EQUAL(budget.charged_ns, charged_ns);
+	}
+
 	CHECK("what really takes longer is learnt and charged at once")
 	{
 		const uint64_t kind = costs_kind(&lasting, 132);
@@ -275,6 +295,51 @@ static void check_host(void)
 		wait();
 		EXPECT(costs_get(kind) > 2 * MS);
 		EXPECT(budget.charged_ns - charged_ns > 9 * MS - cost_ns - MS / 10);
+	}
+}
+
+static void check_lots(void)
+{
+	static const int steady, changing, beside;
+
+	CHECK("of short launches those are measured that are drawn")
+	{
+		const uint64_t kind = known_kind(&steady);
+		be_single();
+		is_drawn = false;
+		EXPECT(!launch(one, kind));
+		is_drawn = true;
+		EXPECT(launch(one, kind));
+	}
+
+	CHECK("of what takes now this, now that, each is measured from then on, and charged what it takes")
+	{
+		const uint64_t kind = known_kind(&changing);
+		be_single();
+		EXPECT(launch_slowly(one, kind, 3 * MS, 1500, 500));
+		wait();
+		EXPECT(costs_is_erratic(kind));
+		is_drawn = false;
+		for (int i = 0; i < 100; i++) {
+			const uint64_t charged_ns = budget.charged_ns, cost_ns = costs_get(kind);
+			const uint64_t took_ns = i % 10 ? KERNEL_NS : 3 * MS;
+			EXPECT(launch_slowly(one, kind, took_ns, 1500, 500));
+			wait();
+			const uint64_t all_ns = budget.charged_ns - charged_ns + cost_ns;
+			EXPECT(all_ns + 1000 >= took_ns && all_ns <= took_ns + 1000);
+		}
+		is_drawn = true;
+	}
+
+	CHECK("nor is it hidden beside another stream")
+	{
+		const uint64_t kind = known_kind(&beside);
+		be_single();
+		launch_slowly(other, kind, KERNEL_NS, 0, 0);
+		now_ns += MS;
+		EXPECT(launch_slowly(one, kind, 3 * MS, 10 * US, 500));
+		wait();
+		EXPECT(costs_is_erratic(kind));
 	}
 }
 
@@ -318,6 +383,7 @@ static bool launch_per_thread(uint64_t kind)
 		.kind = kind,
 		.charged_ns = KERNEL_NS,
 		.now_ns = now_ns,
+		.is_drawn = true,
 	};
 	const bool is_measured = measure_begin(&launch);
 	if (is_measured)
@@ -447,6 +513,7 @@ int main(void)
 	};
 	check_costs();
 	check_host();
+	check_lots();
 	check_streams();
 	check_contexts();
 	check_threads();

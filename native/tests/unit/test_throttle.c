@@ -158,5 +158,21 @@ int main(void)
 		budget_want(&budget, START + 3 * MS);
 		EXPECT_EQUAL(budget.wanted_ns, START + 3 * MS);
 	}
+
+	CHECK("a kind that takes now this, now that, stays so for the longer the more often it is")
+	{
+		static const int erratic;
+		const uint64_t kind = costs_kind(&erratic, 132);
+		costs_be_erratic(kind);
+		EXPECT(!costs_is_erratic(kind)); /* nothing is known of it */
+		costs_learn(kind, 5000, COSTS_EXACTLY);
+		for (uint64_t length = 4096; length <= 16 * 4096; length *= 4) {
+			costs_be_erratic(kind);
+			uint64_t measured = 0;
+			for (; costs_is_erratic(kind) && measured < 1000000; measured++)
+				costs_learn(kind, 5000, COSTS_EXACTLY);
+			EXPECT_EQUAL(measured, length);
+		}
+	}
 	return test_report();
 }

@@ -1,6 +1,8 @@
 /* Every way to start a kernel. */
 #include "launch.h"
 
+#include <string.h>
+
 #include "graph.h"
 #include "module.h"
 #include "timeline.h"
@@ -41,6 +43,10 @@ CUresult launch_cost(const CUDA_KERNEL_NODE_PARAMS *launch, uint64_t *ret_ns)
 	if (!is_good)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret_ns = function->fixed_ns;
+	if (function->is_told_ns && launch->kernelParams) {
+		memcpy(ret_ns, launch->kernelParams[0], sizeof *ret_ns);
+		return CUDA_SUCCESS;
+	}
 	if (function->wave_ns)
 		*ret_ns += function->wave_ns * waves_of(launch, function->object.context->device);
 	return CUDA_SUCCESS;

@@ -137,6 +137,7 @@ static void time_function(CUfunction function)
 	char *end = NULL;
 	uint64_t ns = at ? strtoull(at + 4, &end, 10) : 0;
 
+	function->is_told_ns = at && strncmp(at, "sim_told", 8) == 0;
 	if (!at || end == at + 4 || strncmp(end, "ns", 2) != 0)
 		function->wave_ns = default_wave_ns();
 	else if (strncmp(end, "ns_wave", 7) == 0)

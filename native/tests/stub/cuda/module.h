@@ -25,6 +25,7 @@ struct CUfunc_st {
 	CUmodule module;
 	char *name;
 	uint64_t fixed_ns, wave_ns;
+	bool is_told_ns; /* by the first parameter */
 	int attributes[FUNCTION_ATTRIBUTES];
 	int block[3]; /* for the launches of before CUDA 4 */
 };

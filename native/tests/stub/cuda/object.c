@@ -7,12 +7,12 @@
 #include "table.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct table objects;
+static struct table objects[OBJECT_KINDS]; /* who waits goes through the pools, however many events there are */
 
 bool object_register(struct object *object)
 {
 	pthread_mutex_lock(&mutex);
-	bool is_added = table_add(&objects, (uint64_t)(uintptr_t)object, object);
+	bool is_added = table_add(&objects[object->kind], (uint64_t)(uintptr_t)object, object);
 
 	pthread_mutex_unlock(&mutex);
 	return is_added;
@@ -35,8 +35,7 @@ void *object_new(enum object_kind kind, size_t bytes, CUcontext context)
 bool object_is(enum object_kind kind, const void *handle)
 {
 	pthread_mutex_lock(&mutex);
-	const struct object *object = table_find(&objects, (uint64_t)(uintptr_t)handle);
-	bool is_kind = object && object->kind == kind;
+	bool is_kind = table_find(&objects[kind], (uint64_t)(uintptr_t)handle);
 
 	pthread_mutex_unlock(&mutex);
 	return is_kind;
@@ -45,11 +44,8 @@ bool object_is(enum object_kind kind, const void *handle)
 bool object_forget(enum object_kind kind, void *handle)
 {
 	pthread_mutex_lock(&mutex);
-	const struct object *object = table_find(&objects, (uint64_t)(uintptr_t)handle);
-	bool is_there = object && object->kind == kind;
+	bool is_there = table_remove(&objects[kind], (uint64_t)(uintptr_t)handle);
 
-	if (is_there)
-		table_remove(&objects, (uint64_t)(uintptr_t)handle);
 	pthread_mutex_unlock(&mutex);
 	return is_there;
 }
@@ -70,8 +66,8 @@ void *object_of_context(enum object_kind kind, CUcontext context)
 
 	pthread_mutex_lock(&mutex);
 	do {
-		object = table_next(&objects, &at);
-	} while (object && (object->kind != kind || object->context != context));
+		object = table_next(&objects[kind], &at);
+	} while (object && object->context != context);
 	pthread_mutex_unlock(&mutex);
 	return object;
 }
@@ -82,8 +78,7 @@ void object_each(enum object_kind kind, void (*call)(void *handle, void *argumen
 	struct object *object;
 
 	pthread_mutex_lock(&mutex);
-	while ((object = table_next(&objects, &at)))
-		if (object->kind == kind)
-			call(object, argument);
+	while ((object = table_next(&objects[kind], &at)))
+		call(object, argument);
 	pthread_mutex_unlock(&mutex);
 }

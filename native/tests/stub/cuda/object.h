@@ -30,6 +30,7 @@ enum object_kind {
 	OBJECT_NODE,
 	OBJECT_EXEC,
 	OBJECT_USER,
+	OBJECT_KINDS,
 };
 
 struct object {
