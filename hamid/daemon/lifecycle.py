@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from contextlib import contextmanager
@@ -35,6 +36,9 @@ def run(settings: Settings) -> int:
     """Run the daemon until it is told to stop; returns the exit code."""
     # Work in threads must not keep the loop, and with it the lease, waiting for 5 ms at a time.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    # Many systems start with 1024, for programs that use select.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         asyncio.run(_serve(settings))
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the last place to say it

@@ -6,6 +6,7 @@ Invariants:
    listens on loopback only.
 2. While stopping, no new connection is taken, and requests that are being served may finish
    within `drain_s`.
+3. Nobody takes all file descriptors by holding connections: see `crowd`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import ipaddress
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 from aiohttp import web
@@ -23,11 +25,11 @@ from aiohttp import web
 from hamid.aiokit.farewell import last_words
 from hamid.aiokit.latest import Latest
 from hamid.errors import SettingsError
+from hamid.web.crowd import Crowd
 from hamid.web.middleware import errors_as_json, timing
 from hamid.web.settings import WebSettings
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Mapping, Sequence
 
     from hamid.web.certs import ServerTls
@@ -39,6 +41,9 @@ EVERY_ADDRESS: Final = "0.0.0.0"
 """As Kubernetes' own programs mean it: also those of IPv6, where the machine has any."""
 
 _CLEANUP_GRACE_S = 2.0
+_HANDSHAKE_S: Final = 10.0
+_KEEP_ALIVE_S: Final = 120.0
+"""Longer than Go's clients keep a connection that they do not use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,25 +92,37 @@ class WebServer:
     async def run(self) -> None:
         """Listen until cancelled, then drain."""
         async with AsyncExitStack() as stack:
-            runners = [(self._runner(site), site) for site in self.sites]
+            crowds = {site.name: self._crowd(site) for site in self.sites}
+            runners = [(self._runner(site, crowds[site.name]), site) for site in self.sites]
             for runner, site in runners:
                 stack.push_async_callback(self._drain, runner, site.name)
             # Popped first: no site takes new calls while another one drains.
             stack.push_async_callback(_stop_listening, [runner for runner, _ in runners])
-            self.ports.publish({site.name: await _listen(runner, site) for runner, site in runners})
+            self.ports.publish(
+                {site.name: await _listen(r, site, crowds[site.name]) for r, site in runners}
+            )
             stack.callback(self.ports.publish, {})
             await asyncio.Event().wait()
 
-    def _runner(self, site: WebSite) -> web.AppRunner:
+    def _crowd(self, site: WebSite) -> Crowd:
+        return Crowd(site_name=site.name, limit=self.settings.connection_limit)
+
+    def _runner(self, site: WebSite, crowd: Crowd) -> web.AppRunner:
         app = web.Application(
             client_max_size=self.settings.body_limit_bytes,
             middlewares=(
+                crowd.watch(),
                 timing(self.metrics, site=site.name, clock=self.clock),
                 errors_as_json(site=site.name, deadline_s=self.settings.deadline_s),
             ),
         )
         app.add_routes(site.routes)
-        return web.AppRunner(app, access_log=None, shutdown_timeout=self.settings.drain_s)
+        return web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=self.settings.drain_s,
+            keepalive_timeout=_KEEP_ALIVE_S,
+        )
 
     async def _drain(self, runner: web.AppRunner, site_name: str) -> None:
         await last_words(
@@ -115,11 +132,34 @@ class WebServer:
         )
 
 
-async def _listen(runner: web.AppRunner, site: WebSite) -> int:
-    context = site.tls.context if site.tls is not None else None
+class _Listener(web.BaseSite):
+    """Listens for one site and lets a crowd see who comes."""
+
+    def __init__(self, runner: web.AppRunner, site: WebSite, crowd: Crowd) -> None:
+        super().__init__(runner, ssl_context=site.tls.context if site.tls is not None else None)
+        self._site = site
+        self._crowd = crowd
+
+    @property
+    def name(self) -> str:
+        return self._site.name
+
+    async def start(self) -> None:
+        await super().start()
+        server = cast("web.Server", self._runner.server)  # the runner is set up
+        self._server = await asyncio.get_running_loop().create_server(
+            partial(self._crowd.admit, server),
+            **_address(self._site),
+            ssl=self._ssl_context,
+            ssl_handshake_timeout=None if self._ssl_context is None else _HANDSHAKE_S,
+            backlog=self._backlog,
+        )
+
+
+async def _listen(runner: web.AppRunner, site: WebSite, crowd: Crowd) -> int:
     await runner.setup()
     try:
-        await _tcp_site(runner, site, context).start()
+        await _Listener(runner, site, crowd).start()
     except OSError as error:
         raise SettingsError(
             f"the site {site.name!r} cannot listen on {site.host}:{site.port}: {error.strerror}",
@@ -130,11 +170,11 @@ async def _listen(runner: web.AppRunner, site: WebSite) -> int:
     return port
 
 
-def _tcp_site(runner: web.AppRunner, site: WebSite, context: ssl.SSLContext | None) -> web.BaseSite:
+def _address(site: WebSite) -> dict[str, Any]:
     if site.host != EVERY_ADDRESS or not socket.has_dualstack_ipv6():
-        return web.TCPSite(runner, site.host, site.port, ssl_context=context)
-    both = socket.create_server(("::", site.port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return web.SockSite(runner, both, ssl_context=context)
+        return {"host": site.host, "port": site.port}
+    family = socket.AF_INET6
+    return {"sock": socket.create_server(("::", site.port), family=family, dualstack_ipv6=True)}
 
 
 async def _stop_listening(runners: Sequence[web.AppRunner]) -> None:

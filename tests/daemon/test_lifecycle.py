@@ -100,6 +100,24 @@ def test_a_signal_is_a_good_end_with_all_farewells(start, number):
     assert "Traceback" not in err
 
 
+def test_as_many_files_may_be_open_as_the_system_allows(start):
+    process = start(
+        """
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+        class Service(Service):
+            async def run(self):
+                soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+                print("all" if soft == hard else "few", flush=True)
+                await super().run()
+        """
+    )
+
+    process.wait_for("all")
+
+
 def test_a_hangup_that_is_to_be_ignored_is(start):
     process = start("import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
     process.wait_for("up")
