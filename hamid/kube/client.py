@@ -256,14 +256,19 @@ class KubeClient:
             )
         )
 
-    async def evict(self, *, namespace: str, name: str, uid: str | None = None) -> None:
+    async def evict(
+        self, *, namespace: str, name: str, uid: str | None = None, is_dry_run: bool = False
+    ) -> None:
         """Evict the pod; before 1.22 the API of evictions has another name."""
         is_v1 = await self.version() >= FIRST_WITH_EVICTION_V1
+        # Webhooks learn of a dry run from the query, and older servers from the options alone.
+        dry_run = {"dryRun": "All"} if is_dry_run else {}
+        options = _delete_options(uid, None) | ({"dryRun": ["All"]} if is_dry_run else {})
         body = {
             "apiVersion": "policy/v1" if is_v1 else "policy/v1beta1",
             "kind": "Eviction",
             "metadata": {"namespace": namespace, "name": name},
-            "deleteOptions": _delete_options(uid, None),
+            "deleteOptions": options,
         }
         await self.transport.answer(
             Call(
@@ -271,6 +276,7 @@ class KubeClient:
                 resource="pods/eviction",
                 path=_path(PODS, namespace, name, "eviction"),
                 method="POST",
+                query=dry_run,
                 body=orjson.dumps(body),
             ),
             is_repeated=False,

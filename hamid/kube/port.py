@@ -296,8 +296,14 @@ class KubePort(Protocol):
         """
         ...
 
-    async def evict(self, *, namespace: str, name: str, uid: str | None = None) -> None:
-        """Ask for the pod to be deleted; `TooManyRequests` if a disruption budget forbids it."""
+    async def evict(
+        self, *, namespace: str, name: str, uid: str | None = None, is_dry_run: bool = False
+    ) -> None:
+        """Ask for the pod to be deleted; `TooManyRequests` if a disruption budget forbids it.
+
+        A dry run changes nothing, and raises what the eviction would: budgets and webhooks have
+        been asked. One eviction is not seen by the dry run of the next.
+        """
         ...
 
     def within(self, deadline_s: float) -> KubePort:

@@ -6,6 +6,9 @@ which the pod has its cards once the victims are gone, with those added who have
 of these the best. Where those who go for their cards leave CPU and memory enough, they go alone. Where
 cards alone are short on other nodes, and fewer or less important pods would have to go there, no node
 remains: that is for `preemptor`. What it has decided stands.
+
+kube-scheduler deletes whom it evicts, which no budget forbids. A webhook may, and is asked by nobody
+before: the right to delete pods, which a dry run takes, is not hamid's.
 """
 
 from __future__ import annotations

@@ -7,9 +7,7 @@ others for want of CPU and then asks us (the verb `preempt`, see `preempt_verb`)
     1. it is worked out whom to evict (`placement.preemption`), among the nodes that
        kube-scheduler showed us: those that all its own rules let the pod on;
     2. the cards are kept for the pod (`nominations`), so that no other takes them meanwhile;
-    3. the victims are evicted through the Eviction API, those that a budget counts first: the API
-       server has the last word, and where it says no to one, nobody else is evicted. That one is
-       spared for a while, and it is worked out anew.
+    3. the victims are evicted (`evictor`).
 
 When they have ended, kube-scheduler tries the pod again by itself, or is made to (`waker`).
 """
@@ -24,13 +22,10 @@ import structlog
 from prometheus_client import Counter
 
 from hamid.aiokit.ticker import pause
-from hamid.codec.disruption_budget import decode_budget
 from hamid.codec.extender import NodeVictims
 from hamid.errors import KubeError
-from hamid.kube.errors import Conflict, NotFound, TooManyRequests, Unavailable
-from hamid.kube.events import Subject
-from hamid.kube.port import POD_DISRUPTION_BUDGETS
 from hamid.model.quota import charge, overdrafts
+from hamid.sched.evictor import Evictor, budgets_now
 from hamid.sched.holders import Holdings, longest_grace_s
 from hamid.sched.hopeless import Hopeless
 from hamid.sched.nominations import Nomination
@@ -61,8 +56,6 @@ _IDLE_S: Final = 5.0
 _HOPELESS_S: Final = 10.0
 """For so long it is not worked out again for pods like one that nobody's end helps; see `hopeless`."""
 _AT_ONCE: Final = 20
-_SPARED_S: Final = 60.0
-"""For so long nobody is chosen again whose eviction was refused, by a budget or a webhook."""
 _MARGIN_S: Final = 60.0
 """How long cards are kept beyond the time that the victims have to end."""
 LOOKS: Final = 3
@@ -121,11 +114,22 @@ class Preemptor:
     name: str = "preemptor"
     _looked_at: dict[str, LastTry] = field(default_factory=dict, init=False)
     _hopeless: Hopeless = field(default_factory=Hopeless, init=False)
-    _spared: dict[str, float] = field(default_factory=dict, init=False)
+    evictor: Evictor = field(init=False)
     _trouble: Trouble = field(
         default_factory=lambda: Trouble("no room can be made", "room can be made again"), init=False
     )
     rest_s: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.evictor = Evictor(
+            kube=self.kube,
+            writer=self.writer,
+            cache=self.cache,
+            nominations=self.nominations,
+            leadership=self.leadership,
+            clock=self.clock,
+            counter=self.metrics.evictions,
+        )
 
     async def run(self) -> None:
         """Make room until cancelled."""
@@ -133,7 +137,7 @@ class Preemptor:
         self.refused.clear()
         self.nominations.clear()
         self._looked_at.clear()
-        self._spared.clear()
+        self.evictor.forget()
         seen = 0
         while True:
             await self.refused.wait(since=seen, timeout_s=_IDLE_S)
@@ -170,16 +174,12 @@ class Preemptor:
         return is_any_left or len(asking) > _AT_ONCE
 
     async def budgets(self) -> tuple[Budget, ...]:
-        """All there are; none where the API server does not know of any.
+        """All there are, as they are now.
 
         Raises:
             KubeError: they could not be read.
         """
-        try:
-            found = await self.kube.list(POD_DISRUPTION_BUDGETS, not_older_than="0")
-        except NotFound:
-            return ()
-        return tuple(decode_budget(each) for each in found.items)
+        return await budgets_now(self.kube)
 
     def _is_waiting(self, pod_uid: str) -> bool:
         record = self.cache.pod(pod_uid)
@@ -191,7 +191,6 @@ class Preemptor:
         for pod_uid in self._looked_at.keys() - tries.keys():
             del self._looked_at[pod_uid]
         self._hopeless.forget(now_s=now, but=tries)
-        self._spared = {uid: end for uid, end in self._spared.items() if end > now}
         found = [
             (record, last)
             for pod_uid, last in tries.items()
@@ -232,7 +231,7 @@ class Preemptor:
         if self.nominations.get(record.pod_uid) is not None:
             return True
         self.nominate(record, found)
-        return await self._evict(record, found)
+        return await self.evictor.evict(record, found.victims)
 
     async def find(
         self,
@@ -261,7 +260,7 @@ class Preemptor:
                 records=self.cache.pod_records(),
                 victims=self.nominations.victims(),
                 budgets=budgets,
-                spared=None if may_violate else frozenset(self._spared),
+                spared=None if may_violate else self.evictor.spared(),
                 fresh=self._fresh_for(record),
                 now_s=asking.now_s,
             )
@@ -335,63 +334,4 @@ class Preemptor:
             priority=record.priority,
             node=found.placement.node_name,
             victim_uids=sorted(victims),
-        )
-
-    async def _evict(self, record: PodRecord, found: Eviction) -> bool:
-        """Returns whether all of them go; if not, no cards are kept for the pod."""
-        for holder in sorted(found.victims, key=lambda each: not each.budgets):
-            victim = self.cache.pod(holder.pod_uid)
-            if victim is None:
-                continue
-            if not self.leadership.may_act():
-                return False
-            if self.nominations.get(record.pod_uid) is None or not self._is_waiting(record.pod_uid):
-                return True  # it was placed meanwhile, or is gone
-            outcome = "failed"
-            try:
-                await self.kube.evict(
-                    namespace=victim.namespace, name=victim.pod_name, uid=victim.pod_uid
-                )
-                outcome = "evicted"
-            except (NotFound, Conflict):
-                outcome = "gone"
-            except TooManyRequests as error:
-                outcome = "forbidden"
-                log.info("eviction refused", pod=victim.pod_key, error=error.message)
-                self._give_up(record, victim, error)
-                return False
-            except KubeError as error:
-                self._give_up(record, victim, error)
-                raise
-            finally:
-                self.metrics.evictions.labels(outcome).inc()
-            if outcome == "evicted":
-                await self._tell(victim, record)
-            log.info(
-                "pod evicted",
-                pod=victim.pod_key,
-                pod_uid=victim.pod_uid,
-                node=victim.node_name,
-                preemptor=record.pod_key,
-                outcome=outcome,
-            )
-        return True
-
-    def _give_up(self, record: PodRecord, victim: PodRecord, error: KubeError) -> None:
-        """What was chosen for the pod is void, for this victim stays."""
-        self.nominations.drop(record.pod_uid)
-        if not isinstance(error, Unavailable) or error.is_answered:
-            self._spared[victim.pod_uid] = self.clock() + _SPARED_S
-
-    async def _tell(self, victim: PodRecord, record: PodRecord) -> None:
-        await self.writer.warn(
-            Subject(
-                kind="Pod",
-                name=victim.pod_name,
-                uid=victim.pod_uid,
-                namespace=victim.namespace,
-            ),
-            reason="Preempted",
-            message=f"evicted from {victim.node_name}: its cards are needed by pod "
-            f"{record.pod_key} of priority {record.priority}; this pod has {victim.priority}",
         )

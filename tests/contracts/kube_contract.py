@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hamid.kube.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Withheld
+from hamid.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    Gone,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+    Withheld,
+)
 from hamid.kube.port import (
     CONFIG_MAPS,
     EVENTS,
     LEASES,
     NAMESPACES,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
     RESOURCE_QUOTAS,
     EventKind,
@@ -652,6 +661,44 @@ class ChangeContract:
 
         with pytest.raises(NotFound):
             await kube.evict(namespace=namespace, name="a")
+
+    async def test_a_dry_eviction_says_what_would_be_and_changes_nothing(
+        self, kube: KubePort, namespace: str
+    ) -> None:
+        created = await kube.create(PODS, pod("a"), namespace=namespace)
+        what = {"namespace": namespace, "is_dry_run": True}
+
+        with pytest.raises(Conflict):
+            await kube.evict(name="a", uid="another", **what)
+        with pytest.raises(NotFound):
+            await kube.evict(name="b", **what)
+        await kube.evict(name="a", uid=created["metadata"]["uid"], **what)
+
+        assert await kube.get(PODS, "a", namespace=namespace) == created
+
+    async def test_a_budget_refuses_an_eviction_and_its_dry_run(
+        self, kube: KubePort, namespace: str
+    ) -> None:
+        """Of a pod that runs: before, none is asked."""
+        await kube.create(PODS, pod("a", labels={"app": "kept"}), namespace=namespace)
+        budget = {
+            "metadata": {"name": "kept"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}},
+        }
+        await kube.create(POD_DISRUPTION_BUDGETS, budget, namespace=namespace)
+        await kube.evict(namespace=namespace, name="a", is_dry_run=True)
+        running = {"status": {"phase": "Running"}}
+        await kube.patch(
+            PODS, "a", running, kind=PatchKind.MERGE, namespace=namespace, subresource="status"
+        )
+
+        for is_dry_run in (True, False):
+            with pytest.raises(TooManyRequests):
+                await kube.evict(namespace=namespace, name="a", is_dry_run=is_dry_run)
+
+        assert (
+            "deletionTimestamp" not in (await kube.get(PODS, "a", namespace=namespace))["metadata"]
+        )
 
 
 class BindContract:

@@ -3,68 +3,11 @@ from contextlib import suppress
 
 import pytest
 
-from hamid.kube.events import EventWriter
-from hamid.kube.fake import Fault, FaultKind
-from hamid.kube.fake.api import STANDING_CLOCK_S
-from hamid.kube.port import EVENTS, POD_DISRUPTION_BUDGETS, PODS, PatchKind
+from hamid.kube.port import PODS
 from hamid.sched import preemptor as module
-from hamid.sched.preemptor import PreemptionMetrics, Preemptor
 from tests.sched.builders import make_devices, make_share
-from tests.sched.objects import bound, registered, waiting
-from tests.sched.world import World
-
-
-def preemptor_of(world):
-    return Preemptor(
-        kube=world.kube,
-        writer=EventWriter(kube=world.kube, clock=lambda: STANDING_CLOCK_S, host="node-1"),
-        cache=world.cache,
-        refused=world.extender.refused,
-        nominations=world.extender.nominations,
-        leadership=world.leadership,
-        settings=world.settings,
-        clock=world.clock,
-        wall_clock=lambda: STANDING_CLOCK_S,
-        metrics=PreemptionMetrics.declared_in(world.registry),
-    )
-
-
-def pod(name, *, mib=30_000, priority=0, grace_s=0, labels=None, **spec):
-    made = waiting(name, mib=mib, name=name)
-    made["metadata"]["labels"] = labels or {}
-    made["spec"] |= {"priority": priority, "terminationGracePeriodSeconds": grace_s, **spec}
-    return made
-
-
-class Crowd:
-    """Two nodes with one card of 40,000 MiB each."""
-
-    def __init__(self, **settings):
-        self.world = World(**settings)
-        self.preemptor = preemptor_of(self.world)
-        self.nodes = [registered(name, make_devices(1)) for name in ("node-a", "node-b")]
-
-    async def place(self, *pods):
-        """Create nodes, if need be, and pods, and bind them."""
-        nodes, self.nodes = self.nodes, []
-        calls = await self.world.create(*nodes, *pods)
-        for call in calls:
-            found = await self.world.filter(call)
-            await self.world.binder.bind(call.bind(found.node_names[0]))
-        await self.world.sync()
-        return calls
-
-    async def refuse(self, *pods):
-        calls = await self.world.create(*pods)
-        for call in calls:
-            assert not (await self.world.filter(call)).node_names
-        return calls
-
-    async def names(self):
-        return {item["metadata"]["name"] for item in (await self.world.kube.list(PODS)).items}
-
-    def count(self, outcome, what="evictions"):
-        return self.world.metric(f"hamid_sched_{what}_total", outcome=outcome)
+from tests.sched.crowd import Crowd, pod, protect
+from tests.sched.objects import bound, registered
 
 
 @pytest.fixture
@@ -83,17 +26,6 @@ async def test_room_is_made_for_a_pod_of_high_priority(crowd):
     assert len((await crowd.world.filter(urgent)).node_names) == 1
     assert crowd.count("evicted") == 1
     assert crowd.count("nominated", "preemptions") == 1
-
-
-async def test_the_author_of_the_victim_is_told_why(crowd):
-    await crowd.place(pod("low-1", priority=-1), pod("low-2"))
-    await crowd.refuse(pod("urgent", priority=10))
-
-    await crowd.preemptor.step()
-
-    (event,) = (await crowd.world.kube.list(EVENTS)).items
-    assert (event["reason"], event["involvedObject"]["name"]) == ("Preempted", "low-1")
-    assert "needed by pod default/urgent of priority 10; this pod has -1" in event["message"]
 
 
 async def test_the_cards_are_kept_for_it_while_the_victim_ends(crowd):
@@ -186,24 +118,6 @@ async def test_what_cannot_be_helped_is_not_worked_out_again_and_again(crowd):
     assert crowd.count("no-help", "preemptions") == 2
 
 
-async def protect(crowd, *, allowed, name="kept"):
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "kept"}}},
-    }
-    await crowd.world.kube.create(POD_DISRUPTION_BUDGETS, budget)
-    await crowd.world.kube.patch(
-        POD_DISRUPTION_BUDGETS,
-        name,
-        {"status": {"disruptionsAllowed": allowed}},
-        kind=PatchKind.MERGE,
-        namespace="default",
-        subresource="status",
-    )
-
-
 async def test_a_budget_is_not_broken(crowd):
     await crowd.place(*(pod(f"low-{n}", labels={"app": "kept"}) for n in range(2)))
     await protect(crowd, allowed=0)
@@ -225,100 +139,6 @@ async def test_who_is_counted_by_several_budgets_is_spared(crowd):
     await crowd.preemptor.step()
 
     assert await crowd.names() == {"low", "urgent"}
-
-
-@pytest.mark.parametrize("code", [429, 403, 500])
-async def test_who_cannot_be_evicted_is_spared_and_the_next_best_goes(crowd, code):
-    await crowd.place(pod("low"), pod("other", priority=1))
-    crowd.world.kube.faults.add(
-        Fault(
-            kind=FaultKind.STATUS,
-            verb="create",
-            resource="pods/eviction",
-            name="low",
-            code=code,
-            times=None,
-        )
-    )
-    await crowd.refuse(pod("urgent", priority=10))
-
-    await crowd.preemptor.step()
-    await crowd.preemptor.step()
-
-    assert await crowd.names() == {"low", "urgent"}
-    assert [found.node_name for found in crowd.world.extender.nominations] == ["node-b"]
-
-
-async def test_a_refusal_is_forgotten_after_a_while(crowd):
-    await crowd.place(pod("low"), pod("other", priority=99))
-    crowd.world.kube.faults.add(
-        Fault(kind=FaultKind.STATUS, verb="create", resource="pods/eviction", code=429)
-    )
-    await crowd.refuse(pod("urgent", priority=10))
-    while await crowd.preemptor.step():
-        pass
-    assert "low" in await crowd.names()
-
-    crowd.world.clock.advance(61)
-    await crowd.preemptor.step()
-
-    assert "low" not in await crowd.names()
-
-
-async def test_when_one_of_several_cannot_be_evicted_it_is_worked_out_anew_at_once(crowd):
-    """One has gone already: it counts as leaving, and nobody has its place meanwhile."""
-    halves = [pod(f"low-{n}", mib=15_000, grace_s=20) for n in range(2)]
-    await crowd.place(*halves, pod("big", mib=40_000, priority=1))
-    crowd.world.kube.faults.add(
-        Fault(kind=FaultKind.STATUS, verb="create", resource="pods/eviction", code=429, after=1)
-    )
-    await crowd.refuse(pod("urgent", mib=40_000, priority=10))
-
-    assert await crowd.preemptor.step()
-    await crowd.world.sync()
-    await crowd.preemptor.step()
-
-    (found,) = crowd.world.extender.nominations
-    assert found.node_name == "node-b"
-    assert "big" not in await crowd.names()
-
-
-async def test_where_the_api_server_says_no_nobody_else_is_evicted(crowd):
-    await crowd.place(pod("low-1", mib=15_000), pod("low-2", mib=15_000), pod("other", priority=99))
-    crowd.world.kube.faults.add(
-        Fault(kind=FaultKind.STATUS, verb="create", resource="pods/eviction", code=429)
-    )
-    await crowd.refuse(pod("urgent", mib=40_000, priority=10))
-
-    await crowd.preemptor.step()
-
-    assert crowd.count("forbidden") == 1
-    assert crowd.count("evicted") is None
-    assert not list(crowd.world.extender.nominations)
-
-
-async def test_without_the_right_to_it_says_so_once(crowd, logs):
-    await crowd.place(pod("low-1"), pod("low-2"))
-    crowd.world.kube.faults.add(
-        Fault(kind=FaultKind.STATUS, resource="pods/eviction", code=403, times=None)
-    )
-    await crowd.refuse(pod("urgent", priority=10))
-
-    await crowd.preemptor.step()
-    await crowd.preemptor.step()
-
-    assert [line["event"] for line in logs].count("no room can be made") == 1
-    assert not list(crowd.world.extender.nominations)
-
-
-async def test_who_does_not_lead_evicts_nobody(crowd):
-    await crowd.place(pod("low-1"), pod("low-2"))
-    await crowd.refuse(pod("urgent", priority=10))
-    crowd.world.leadership.is_leader = False
-
-    await crowd.preemptor.step()
-
-    assert await crowd.names() == {"low-1", "low-2", "urgent"}
 
 
 async def test_the_operator_may_want_nobody_evicted():
@@ -413,28 +233,6 @@ async def test_nobody_is_evicted_in_vain_where_the_room_beside_him_was_given_awa
     assert "low" in await crowd.names()
     assert not list(crowd.world.extender.nominations)
     assert crowd.count("no-help", "preemptions") == 1
-
-
-async def test_who_is_placed_while_others_are_evicted_for_it_makes_nobody_else_go(crowd):
-    halves = [pod(f"low-{n}", mib=20_000) for n in range(2)]
-    await crowd.place(*halves, pod("high", mib=40_000, priority=99))
-    (urgent,) = await crowd.refuse(pod("urgent", mib=40_000, priority=10))
-    kube = crowd.preemptor.kube
-
-    class Busy:
-        create, list = kube.create, kube.list
-
-        async def evict(self, **options):
-            await kube.evict(**options)
-            await kube.delete(PODS, "urgent", namespace=urgent.namespace, grace_period_s=0)
-            await crowd.world.sync()
-
-    crowd.preemptor.kube = Busy()
-
-    await crowd.preemptor.step()
-
-    assert crowd.count("evicted") == 1
-    assert len(await crowd.names()) == 2
 
 
 async def test_what_was_known_of_refusals_when_it_led_before_counts_no_more(crowd):

@@ -4,7 +4,7 @@ It passes the contract suite of the port, and kubectl works against it: get, des
 patch, label, annotate, delete, wait, `get -w`. It does what our own parts can notice; tests rely on
 these: resourceVersions over all resources, watches that resume, bookmarks, 410, pages of one list as
 of one version, atomic annotated bindings with preconditions, graceful pod deletion, finalizers,
-owners, mutating webhooks, faults, counts.
+owners, evictions and their dry runs, mutating webhooks, faults, counts.
 
 Not imitated:
 
@@ -13,7 +13,8 @@ Not imitated:
 - controllers: nobody makes pods of a Deployment or a ServiceAccount for a namespace. But what an
   object owns, and what is in a namespace, is deleted with it, at once;
 - managedFields and conflicts of server-side apply; field validation (unknown fields are kept);
-- disruption budgets (a fault can answer an eviction with 429), logs, exec, port-forward, proxy;
+- readiness in disruption budgets, and their controller: what they allow is as their status says;
+- logs, exec, port-forward, proxy;
 - defaults and checks beyond those of `rules`; several versions of one group; protobuf.
 - Pods get `serviceAccountName`, but no token volume.
 """

@@ -20,6 +20,7 @@ from hamid.kube.fake import rules
 from hamid.kube.fake.admission import Admission, Operation
 from hamid.kube.fake.binding import bound
 from hamid.kube.fake.catalog import Catalog
+from hamid.kube.fake.eviction import charge_budget
 from hamid.kube.fake.faults import FaultKind, RequestLog
 from hamid.kube.fake.features import FakeFeatures
 from hamid.kube.fake.gate import Gate
@@ -199,7 +200,7 @@ class FakeApi:
             self.store.put(PODS, new)
 
     async def evict(self, target: Target, eviction: JsonObject) -> None:
-        """Delete a pod by way of an eviction. Disruption budgets are not looked at."""
+        """Delete a pod by way of an eviction, if its disruption budget allows that."""
         async with self.gate.request(target, "create"):
             wanted = "policy/v1" if self.features.has_eviction_v1 else "policy/v1beta1"
             given = eviction.get("apiVersion", wanted)
@@ -210,7 +211,10 @@ class FakeApi:
             uid = (options.get("preconditions") or {}).get("uid")
             if uid is not None and uid != pod["metadata"]["uid"]:
                 raise rules.precondition_failed(target, "uid", uid, pod["metadata"])
-            self._delete(self.catalog.of(PODS), pod, options.get("gracePeriodSeconds"))
+            is_dry_run = target.is_dry_run or bool(options.get("dryRun"))
+            charge_budget(self.store, pod, is_dry_run=is_dry_run)
+            if not is_dry_run:
+                self._delete(self.catalog.of(PODS), pod, options.get("gracePeriodSeconds"))
 
     def _existing(self, target: Target) -> JsonObject:
         self.catalog.of(target.resource)

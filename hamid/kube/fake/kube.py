@@ -171,10 +171,14 @@ class FakeKube:
         async with self._writing():
             await self.api.bind(self._target(PODS, namespace, name, subresource="binding"), binding)
 
-    async def evict(self, *, namespace: str, name: str, uid: str | None = None) -> None:
+    async def evict(
+        self, *, namespace: str, name: str, uid: str | None = None, is_dry_run: bool = False
+    ) -> None:
         """Evict the pod."""
         target = self._target(PODS, namespace, name, subresource="eviction")
-        options = {"preconditions": {"uid": uid}} if uid is not None else {}
+        options: JsonObject = {"preconditions": {"uid": uid}} if uid is not None else {}
+        if is_dry_run:
+            options["dryRun"] = ["All"]
         async with self._writing():
             await self.api.evict(target, {"deleteOptions": options})
 
