@@ -8,12 +8,16 @@ namespace a quota leaves more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hamid.sched.news import News
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_NAMESPACES_KEPT: Final = 1_024
+"""Namespaces come and go; of those before, only the last time is known: each may be one of them."""
 
 
 class Freed:
@@ -24,6 +28,7 @@ class Freed:
         self._last_everywhere = 0
         self._last_by_node: dict[str, int] = {}
         self._last_by_namespace: dict[str, int] = {}
+        self._last_in_others = 0
         self._news = News()
 
     @property
@@ -42,11 +47,16 @@ class Freed:
 
     def in_namespace(self, namespace: str) -> None:
         """What kept pods of this namespace away from any node may do so no more."""
+        self._last_by_namespace.pop(namespace, None)
         self._last_by_namespace[namespace] = self._count()
+        if len(self._last_by_namespace) > _NAMESPACES_KEPT:
+            oldest = next(iter(self._last_by_namespace))
+            self._last_in_others = self._last_by_namespace.pop(oldest)
 
     def since(self, serial: int, *, among: frozenset[str], namespace: str) -> frozenset[str]:
         """Those nodes on which there was a time after this serial, for a pod of the namespace."""
-        if max(self._last_everywhere, self._last_by_namespace.get(namespace, 0)) > serial:
+        in_namespace = self._last_by_namespace.get(namespace, self._last_in_others)
+        if max(self._last_everywhere, in_namespace) > serial:
             return among
         return frozenset(name for name in self._after(serial) if name in among)
 
@@ -63,7 +73,7 @@ class Freed:
 
     def forget(self) -> None:
         """No time so far counts any more."""
-        self._last_everywhere = 0
+        self._last_everywhere = self._last_in_others = 0
         self._last_by_node.clear()
         self._last_by_namespace.clear()
 

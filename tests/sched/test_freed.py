@@ -76,6 +76,19 @@ def test_of_a_node_that_is_gone_nothing_is_kept():
     assert freed.serial == 1_000
 
 
+def test_of_more_namespaces_than_anybody_uses_none_is_missed_and_not_all_are_kept():
+    freed = Freed()
+    for number in range(3_000):
+        freed.in_namespace(f"team-{number}")
+        freed.in_namespace("busy")
+
+    assert len(freed._last_by_namespace) == 1_024
+    assert all(since(freed, 2 * n, f"team-{n}") == ALL for n in range(3_000))
+    assert since(freed, 4_000, "quiet") == set()
+    assert since(freed, 5_999, "busy") == ALL
+    assert since(freed, 6_000, "busy") == set()
+
+
 async def test_whoever_waits_learns_of_the_next_time():
     freed = Freed()
 
