@@ -324,6 +324,6 @@ def _text(path: Path, *, what: str) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
-            f"the {what} {path} cannot be read: {error}",
+            f"the {what} {path} cannot be read: {getattr(error, 'strerror', None) or error}",
             hint="check the path and who may read it",
         ) from error

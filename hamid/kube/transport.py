@@ -250,4 +250,4 @@ def _translated(call: Call) -> Iterator[None]:
     except TimeoutError as error:
         raise Unavailable(f"{call}: no answer in time") from error
     except (aiohttp.ClientError, OSError, LineTooLong) as error:
-        raise Unavailable(f"{call}: {error!r}") from error
+        raise Unavailable(f"{call}: {str(error) or repr(error)}") from error

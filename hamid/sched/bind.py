@@ -60,7 +60,7 @@ def not_leading(leadership: Leadership) -> Refusal:
     holder = leadership.holder
     return Refusal(
         f"this replica does not lead; {holder or 'nobody'} does",
-        hint="connect again: the service's address leads to the leader",
+        hint="ask that one: the scheduler's service leads to it",
         status=HTTPStatus.SERVICE_UNAVAILABLE,
         closes_connection=True,
     )

@@ -260,9 +260,9 @@ async def test_a_server_that_cannot_be_trusted_is_unavailable(tmp_path: Path) ->
                 await kube.get(NAMESPACES, "default")
 
 
-async def test_a_server_that_is_not_there_is_unavailable() -> None:
+async def test_a_server_that_is_not_there_is_unavailable_in_words() -> None:
     async with KubeClient.open(KubeSettings(server="http://127.0.0.1:1", retry_count=0)) as kube:
-        with pytest.raises(Unavailable, match="get /api/v1/namespaces/default"):
+        with pytest.raises(Unavailable, match="get /api/v1/namespaces/default: Cannot connect to"):
             await kube.get(NAMESPACES, "default")
 
 
