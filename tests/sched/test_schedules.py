@@ -20,8 +20,8 @@ from hamid.model.quota import NO_CHARGE, QuotaResource, charge
 from hamid.sched.sinks import NodeSink, PodSink
 from tests.builders import container_object
 from tests.sched.builders import make_devices
+from tests.sched.crowd import preemptor_of
 from tests.sched.objects import added, deleted, modified, quota_object, registered, waiting
-from tests.sched.test_preemptor import preemptor_of
 from tests.sched.world import Call, World
 
 QUOTA_RESOURCES = {
