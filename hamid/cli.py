@@ -52,7 +52,7 @@ def run(config: Path | None, node_name: str | None, kubeconfig: Path | None) -> 
     leave(run_daemon(settings))
 
 
-@main.command()
+@main.command(short_help="Show all settings and what they mean.")
 def settings() -> None:
     """Show all settings, their defaults and what they mean, as Markdown."""
     from hamid.daemon.settings_table import settings_page  # noqa: PLC0415 - see the module
@@ -60,7 +60,7 @@ def settings() -> None:
     click.echo(settings_page(), nl=False)
 
 
-@main.command()
+@main.command(short_help="Run a cluster in this process: no GPU, no Kubernetes.")
 @click.option(
     "--pods",
     type=_FILE,
@@ -134,7 +134,7 @@ def _copy_of(
     return copy, settings.sched
 
 
-@main.command()
+@main.command(short_help="Replay a trace or a cluster's pods under a policy.")
 @click.option("--nodes", type=_FILE, help="Nodes: openb's CSV, or JSON lines of our own.")
 @click.option("--tasks", type=_FILE, help="Tasks: openb's CSV, or JSON lines of our own.")
 @_of_a_copy
@@ -226,7 +226,7 @@ _SERVER = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the whole answer, as JSON.")
 
 
-@main.command()
+@main.command(short_help="Why a pod waits, or is where it is.")
 @click.argument("pod", metavar="NAMESPACE/POD")
 @_SERVER
 @_of_a_copy
