@@ -25,9 +25,10 @@ from hamid.sched.placement.fit import share_on, shortfalls
 from hamid.sched.placement.mutex import device_shortfalls
 from hamid.sched.placement.place import in_order, lone_ask
 from hamid.sched.placement.policy import BY_FRAGMENTATION, LOAD_ORDERINGS, device_load_ppm
-from hamid.sched.placement.search import MAX_POOL, usages_found
+from hamid.sched.placement.search import MAX_POOL
 from hamid.sched.placement.topology import link_cost, numa_count
 from hamid.sched.placement.typical import card_ask
+from hamid.sched.placement.views import usages_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -12,21 +12,22 @@ equals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import combinations, groupby, islice
+from dataclasses import replace
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hamid.model.allocation import ContainerAllocation, PodAllocation
-from hamid.model.device import DeviceUuid
 from hamid.model.quota import charge
 from hamid.model.request import ContainerKind, PolicyName
 from hamid.model.shortfall import Resource, Shortfall
 from hamid.sched.placement.fit import copies, share_on, shortfalls
+from hamid.sched.placement.likeness import kinds_of_devices, row_ends, unlike
 from hamid.sched.placement.mutex import device_shortfalls, is_in_use
 from hamid.sched.placement.policy import LOAD_ORDERINGS, device_load_ppm
 from hamid.sched.placement.refusal import Refusal
 from hamid.sched.placement.topology import link_cost, numa_count
 from hamid.sched.placement.typical import card_ask
+from hamid.sched.placement.views import Views, amounts
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -37,78 +38,15 @@ if TYPE_CHECKING:
     from hamid.sched.placement.fragmentation import Fragmentation
     from hamid.sched.placement.policy import Policies
 
-MAX_TRIES: Final = 512
-"""Choices of devices tried for one pod on one node before it counts as not fitting."""
+MAX_TRIES: Final = 384
+"""Choices of devices tried for one pod on one node in the order of preference."""
+
+PACKING_TRIES: Final = 128
+"""And so many more of a packing, before the pod counts as not fitting."""
 
 MAX_POOL: Final = 16
 MAX_SETS: Final = 13_000
 """More than the sets of eight out of sixteen."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Views:
-    """Each device as the next container would find it: its index is that of the node's usages.
-
-    Attributes:
-        init: others' pods and this pod's sidecars.
-        app: those, and this pod's app containers.
-        reusable: devices of plain init containers that no later container took over.
-    """
-
-    init: tuple[DeviceUsage, ...]
-    app: tuple[DeviceUsage, ...]
-    reusable: frozenset[DeviceUuid] = frozenset()
-
-    def of(self, kind: ContainerKind) -> tuple[DeviceUsage, ...]:
-        return self.init if kind is ContainerKind.INIT else self.app
-
-    def with_shares(self, kind: ContainerKind, shares: tuple[DeviceShare, ...]) -> _Views:
-        uuids = {share.device_uuid for share in shares}
-        if kind is ContainerKind.INIT:
-            return replace(self, reusable=self.reusable | uuids)
-        app = _with_shares(self.app, shares)
-        init = _with_shares(self.init, shares) if kind is ContainerKind.SIDECAR else self.init
-        return _Views(init=init, app=app, reusable=self.reusable - uuids)
-
-
-def usages_found(
-    request: PodRequest, node: NodeSnapshot, given: Sequence[tuple[DeviceShare, ...]]
-) -> tuple[DeviceUsage, ...]:
-    """The devices as the next container finds them, once those before it were given theirs.
-
-    Args:
-        request: whose containers they are.
-        node: as it was before any of them.
-        given: the shares of the first containers, in the order of the request.
-    """
-    views = _Views(init=node.usages, app=node.usages)
-    for container, shares in zip(request.requests, given, strict=False):
-        views = views.with_shares(container.kind, shares)
-    return views.of(request.requests[len(given)].kind)
-
-
-def _with_shares(
-    usages: tuple[DeviceUsage, ...], shares: tuple[DeviceShare, ...]
-) -> tuple[DeviceUsage, ...]:
-    by_uuid = {share.device_uuid: share for share in shares}
-    return tuple(
-        usage.with_share(share) if (share := by_uuid.get(usage.device.device_uuid)) else usage
-        for usage in usages
-    )
-
-
-def _amounts(usage: DeviceUsage) -> tuple[int, ...]:
-    return (usage.slots_used, usage.memory_used_mib, usage.core_used_percent, usage.exclusive_count)
-
-
-def _row_ends(request: PodRequest) -> tuple[int, ...]:
-    """For each container the number of the next one that asks for something else."""
-    asks = [(c.kind, c.device_count, c.memory, c.core_percent) for c in request.requests]
-    ends: list[int] = []
-    for _, row in groupby(asks):
-        count = len(list(row))
-        ends += [len(ends) + count] * count
-    return tuple(ends)
 
 
 class _Candidate(NamedTuple):
@@ -129,6 +67,9 @@ class _Candidate(NamedTuple):
 class Search:
     """Depth-first over the containers, the preferred devices first.
 
+    Where preferences have used up the tries in vain, some more go to packing the containers, the
+    hardest first: see `_packed`. Sets of devices that may stand in for each other are tried once.
+
     Devices of one container do not influence each other, so that a single container needs no
     second try; only a later container can make an earlier choice a bad one.
 
@@ -145,16 +86,22 @@ class Search:
         policies: Policies,
         measure: Fragmentation,
         most_memory_mib: int | None = None,
+        is_tight: bool = False,
     ) -> None:
         self._request = request
+        self._is_tight = is_tight
+        self._conditions = policies.conditions
         self._node = node
         self._policies = policies.device
         self._is_node_taken = PolicyName.MUTEX in policies.node and is_in_use(node)
         self._measure = measure
         self._most_memory_mib = most_memory_mib
-        self._tries_left = MAX_TRIES
-        self._row_ends = _row_ends(request)
-        self._kinds = self._kinds_of_devices() if len(self._row_ends) > 1 else ()
+        self._tries_left = PACKING_TRIES if is_tight else MAX_TRIES
+        self._row_ends = row_ends(request)
+        are_sets = not {PolicyName.NUMA, PolicyName.TOPOLOGY_AWARE}.isdisjoint(policies.device)
+        self._kinds = (
+            kinds_of_devices(request, node, are_sets=are_sets) if len(self._row_ends) > 1 else ()
+        )
         self._in_vain: set[Hashable] = set()
         self._last_sets: tuple[int, list[_Candidate], list[tuple[_Candidate, ...]]] = (0, [], [])
         self._refused_at = -1
@@ -163,10 +110,58 @@ class Search:
     def run(self) -> list[tuple[DeviceShare, ...]] | None:
         """The shares of each container, or None; then `refusal` says why."""
         usages = self._node.usages
-        return self._descend((), _Views(init=usages, app=usages))
+        found = self._descend((), Views(init=usages, app=usages))
+        if found is None and self._tries_left <= 0 and not self._is_tight:
+            return self._packed()
+        return found
+
+    def _packed(self) -> list[tuple[DeviceShare, ...]] | None:
+        """What is found where preferences led to nothing: the hardest containers go first.
+
+        Each onto the devices that it leaves the least of. What containers are given must do in the
+        order of the request, too.
+        """
+        requests = self._request.requests
+        order = sorted(range(len(requests)), key=self._ease)
+        packed = Search(
+            request=replace(self._request, requests=tuple(requests[i] for i in order)),
+            node=self._node,
+            policies=self._conditions,
+            measure=self._measure,
+            most_memory_mib=self._most_memory_mib,
+            is_tight=True,
+        ).run()
+        if packed is None:
+            return None
+        found = [packed[order.index(i)] for i in range(len(requests))]
+        return found if self._does(found) else None
+
+    def _ease(self, index: int) -> tuple[int, ...]:
+        """The less, the harder to place; containers of the init phase stay where they are."""
+        container = self._request.requests[index]
+        if container.kind is not ContainerKind.APP:
+            return 0, index
+        shares = [
+            share
+            for usage in self._node.usages
+            if not self._shortfalls(usage, share := share_on(usage.device, container))
+        ]
+        memory_mib = max((share.memory_mib for share in shares), default=0)
+        spare_count = len(shares) - container.device_count
+        return 1, -container.core_percent, -memory_mib, spare_count, index
+
+    def _does(self, given: Sequence[tuple[DeviceShare, ...]]) -> bool:
+        """Whether each container finds its devices, after those before it."""
+        views = Views(init=self._node.usages, app=self._node.usages)
+        for container, shares in zip(self._request.requests, given, strict=True):
+            by_uuid = {usage.device.device_uuid: usage for usage in views.of(container.kind)}
+            if any(self._shortfalls(by_uuid[share.device_uuid], share) for share in shares):
+                return False
+            views = views.with_shares(container.kind, shares)
+        return True
 
     def _descend(
-        self, chosen: tuple[tuple[DeviceShare, ...], ...], views: _Views
+        self, chosen: tuple[tuple[DeviceShare, ...], ...], views: Views
     ) -> list[tuple[DeviceShare, ...]] | None:
         depth = len(chosen)
         if depth == len(self._request.requests):
@@ -175,7 +170,7 @@ class Search:
             return None
         container = self._request.requests[depth]
         candidates = self._candidates(depth, views)
-        for number, shares in enumerate(self._sets(depth, candidates)):
+        for number, shares in enumerate(self._sets(depth, candidates, views)):
             if self._tries_left <= 0:
                 return None
             self._tries_left -= 1
@@ -188,7 +183,7 @@ class Search:
             self._in_vain.add(state)
         return None
 
-    def _state(self, depth: int, views: _Views) -> Hashable | None:
+    def _state(self, depth: int, views: Views) -> Hashable | None:
         """All that counts of the choices so far for whether the other containers fit.
 
         None where it is not worth it, or where what was chosen counts besides.
@@ -196,26 +191,12 @@ class Search:
         if len(self._row_ends) == 1 or self._most_memory_mib is not None:
             return None
         devices = [
-            (kind, _amounts(app), _amounts(init))
+            (kind, amounts(app), amounts(init))
             for kind, app, init in zip(self._kinds, views.app, views.init, strict=True)
         ]
         return depth, tuple(sorted(devices))
 
-    def _kinds_of_devices(self) -> tuple[int, ...]:
-        """A number for each device, the same for those that may stand in for each other."""
-        request, usages = self._request, self._node.usages
-        are_sets = not {PolicyName.NUMA, PolicyName.TOPOLOGY_AWARE}.isdisjoint(self._policies)
-        if are_sets or request.is_numa_bound or request.selection.names_single_devices:
-            return tuple(range(len(usages)))
-        numbers: dict[Hashable, int] = {}
-        found = []
-        for device in (usage.device for usage in usages):
-            like = replace(device, device_uuid=DeviceUuid(""), device_index=0, numa_node=None)
-            key = like, device.device_uuid in self._node.cordoned
-            found.append(numbers.setdefault(key, len(numbers)))
-        return tuple(found)
-
-    def _has_room_for_row(self, depth: int, views: _Views) -> bool:
+    def _has_room_for_row(self, depth: int, views: Views) -> bool:
         """Whether there is any room for this container and all like it behind it, taken together."""
         container, count = self._request.requests[depth], self._row_ends[depth] - depth
         if count == 1 or container.kind is ContainerKind.INIT:
@@ -242,12 +223,14 @@ class Search:
         )
         return charge(allocation).memory_mib <= self._most_memory_mib
 
-    def _sets(self, depth: int, candidates: list[_Candidate]) -> Iterable[tuple[DeviceShare, ...]]:
+    def _sets(
+        self, depth: int, candidates: list[_Candidate], views: Views
+    ) -> Iterable[tuple[DeviceShare, ...]]:
         """The sets of devices that would do for the container, best first."""
         count = self._request.requests[depth].device_count
         found: Iterable[tuple[_Candidate, ...]]
         if not self._is_bound(count) and not self._looks_at_sets(count):
-            found = combinations(candidates, count)
+            found = self._unlike_sets(candidates, count, views)
         elif self._last_sets[:2] == (count, candidates):  # as init containers find them, one by one
             found = self._last_sets[2]
         else:
@@ -255,6 +238,21 @@ class Search:
             self._last_sets = count, candidates, found
         for each in found:
             yield tuple(candidate.share for candidate in each)
+
+    def _unlike_sets(
+        self, candidates: list[_Candidate], count: int, views: Views
+    ) -> Iterator[tuple[_Candidate, ...]]:
+        """All sets; of those that may stand in for each other, the first alone."""
+        if len(candidates) < count:
+            return
+        yield tuple(candidates[:count])
+        if not self._kinds:  # nobody comes after this container
+            return
+        states = [
+            (self._kinds[at], amounts(views.app[at]), amounts(views.init[at]))
+            for at in (candidate.position for candidate in candidates)
+        ]
+        yield from islice(unlike(candidates, states, count), 1, None)
 
     def _pooled_sets(
         self, candidates: list[_Candidate], count: int
@@ -288,7 +286,7 @@ class Search:
                 costs.append(sum(c.costs[place] for c in found))
         return (*costs, *positions)
 
-    def _candidates(self, depth: int, views: _Views) -> list[_Candidate]:
+    def _candidates(self, depth: int, views: Views) -> list[_Candidate]:
         """The shares that would fit, best device first; notes the refusal if they are too few."""
         container = self._request.requests[depth]
         fitting: list[_Candidate] = []
@@ -302,9 +300,7 @@ class Search:
             fitting.append(
                 _Candidate(
                     is_new=usage.device.device_uuid not in views.reusable,
-                    costs=tuple(
-                        self._cost(name, usage, share, container) for name in self._policies
-                    ),
+                    costs=self._costs(usage, share, container),
                     position=position,
                     share=share,
                 )
@@ -357,6 +353,17 @@ class Search:
             key = device.device_uuid if device.numa_node is None else device.numa_node
             groups.setdefault(key, []).append(candidate)
         return list(groups.values())
+
+    def _costs(
+        self, usage: DeviceUsage, share: DeviceShare, container: ContainerRequest
+    ) -> tuple[int, ...]:
+        if self._is_tight:
+            return (
+                usage.memory_free_mib - share.memory_mib,
+                usage.core_free_percent - share.core_percent,
+                usage.slots_free,
+            )
+        return tuple(self._cost(name, usage, share, container) for name in self._policies)
 
     def _cost(
         self, name: PolicyName, usage: DeviceUsage, share: DeviceShare, container: ContainerRequest

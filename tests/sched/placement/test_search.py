@@ -392,6 +392,59 @@ def test_choices_that_come_to_the_same_do_not_use_up_the_tries():
     assert {share.device_uuid for share in shares[2]} == {"card-0", "card-1"}
 
 
+def four_of_two(large_at):
+    """Four containers with two cards each, of which one fits on two of sixteen cards alone."""
+    sizes = [9_000, 10_000, 11_000]
+    sizes.insert(large_at, 36_000)
+    return make_request(
+        *(
+            make_container(f"c{n}", device_count=2, memory=MemoryMib(mib=mib))
+            for n, mib in enumerate(sizes)
+        )
+    )
+
+
+@pytest.mark.parametrize("policy", [SPREAD, BINPACK, PolicyName.FRAGMENTATION])
+@pytest.mark.parametrize("large_at", range(4))
+def test_a_pod_that_fits_on_a_large_node_is_not_refused_whatever_is_preferred(policy, large_at):
+    """No two cards have as much free, so that no choice is like another."""
+    usages = [
+        DeviceUsage(
+            device=device,
+            memory_used_mib=0 if n in (5, 11) else 15_000 + n * 800,
+            core_used_percent=n,
+            slots_used=1 + n % 3,
+        )
+        for n, device in enumerate(make_devices(16))
+    ]
+    node = make_node(usages=usages)
+
+    _, shares = searched(Search, four_of_two(large_at), node, (policy,))
+
+    assert shares is not None
+    assert {share.device_uuid for share in shares[large_at]} == {"card-5", "card-11"}
+
+
+@given(
+    pods_of_alike(), small_nodes(), st.sampled_from([None, 12]), st.sampled_from([SPREAD, MUTEX])
+)
+def test_what_is_packed_when_the_tries_are_used_up_is_one_of_the_choices(
+    request_, node, most_memory_mib, policy
+):
+    options = {"policies": (policy,), "most_memory_mib": most_memory_mib}
+    _, shares = searched(Search, request_, node, tries=1, **options)
+    assume(shares is not None)
+
+    class Given(Plain):
+        """Finds what it is given, and nothing else."""
+
+        def _sets(self, depth, candidates, _views):
+            found = {candidate.share for candidate in candidates}
+            return [shares[depth]] if found.issuperset(shares[depth]) else []
+
+    assert searched(Given, request_, node, **options)[1] == shares
+
+
 def test_sets_of_cards_are_ordered_once_for_init_containers_that_find_the_same():
     class Ordering(Search):
         costs = 0
