@@ -60,6 +60,7 @@ class PodOnNode:
         problem: why its allocation cannot be read, if it cannot.
         is_initialized: its plain init containers are done, and hold nothing.
         is_terminal: it has finished, and holds nothing.
+        running: names of the containers that run, as the kubelet last told the API server.
     """
 
     pod_uid: str
@@ -72,6 +73,7 @@ class PodOnNode:
     problem: str | None = None
     is_initialized: bool = False
     is_terminal: bool = False
+    running: frozenset[str] = frozenset()
 
     @property
     def pod_key(self) -> str:

@@ -168,7 +168,15 @@ def pod_on_node(pod: JsonObject, *, names: ResourceNames) -> PodOnNode:
             for condition in status.get("conditions") or ()
         ),
         is_terminal=has_ended(pod),
+        running=frozenset(_running(status)),
     )
+
+
+def _running(status: JsonObject) -> Iterator[str]:
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            if "running" in (container.get("state") or {}):
+                yield container["name"]
 
 
 def _asking(pod: JsonObject, resource_name: str) -> Iterator[AskingContainer]:

@@ -52,6 +52,9 @@ class DriftKind(StrEnum):
     """A container was granted other shares than were decided."""
     NOT_GRANTED = "not_granted"
     """The kubelet holds slots for a container that the journal does not know."""
+    UNLIMITED = "unlimited"
+    """A container runs that asks for slots, and neither kubelet nor journal knows of any: a kubelet that
+    lost its books, and where nobody had registered yet, starts such containers with nothing of ours."""
     NOT_HELD = "not_held"
     """A container's grant is final, and the kubelet holds no slots for it: it may give them away."""
     SLOTS_DIFFER = "slots_differ"
@@ -118,6 +121,8 @@ def _drift_kinds(pod: PodOnNode, container_name: str, compared: Books) -> Iterat
     decided = pod.decided(container_name)
     if grant is None and slots is not None:
         yield DriftKind.NOT_GRANTED
+    if grant is None and slots is None and container_name in pod.running:
+        yield DriftKind.UNLIMITED
     if grant is not None and decided is not None and decided.shares != grant.shares:
         yield DriftKind.SHARES_DIFFER
     # One that is not final is a guess, which the container's start confirms or mends.

@@ -114,6 +114,19 @@ def test_a_finished_pod_is_known_as_such(phase, is_terminal):
     assert seen({**bound(), "status": {"phase": phase}}).is_terminal is is_terminal
 
 
+def test_containers_that_run_are_known():
+    runs = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    status = {
+        "initContainerStatuses": [
+            {"name": "first", "state": {"terminated": {"exitCode": 0}}},
+            {"name": "car", **runs},
+        ],
+        "containerStatuses": [{"name": "main", **runs}, {"name": "late", "state": {"waiting": {}}}],
+    }
+
+    assert seen(bound() | {"status": status}).running == {"car", "main"}
+
+
 def test_an_allocation_that_cannot_be_read_is_said_once(logs):
     pods = node_pods()
 

@@ -100,6 +100,21 @@ def test_drift_is_found(grants, entries, known, kinds):
     assert found == {drift(kind) for kind in kinds}
 
 
+@pytest.mark.parametrize(
+    ("grants", "entries", "kinds"),
+    [
+        ([], [], [DriftKind.UNLIMITED]),
+        ([], [entry()], [DriftKind.NOT_GRANTED]),
+        ([FINAL], [], [DriftKind.NOT_HELD]),
+        ([FINAL], [entry()], []),
+    ],
+)
+def test_a_container_that_runs_and_that_nobody_gave_anything_is_found(grants, entries, kinds):
+    pods = [pod_on_node(running=frozenset({"train"}))]
+
+    assert drifts(pods, books(grants, entries)) == {drift(kind) for kind in kinds}
+
+
 def test_a_finished_pod_has_no_drift():
     assert drifts([pod_on_node(is_terminal=True)], books([], [entry()])) == frozenset()
 
