@@ -7,6 +7,9 @@ quotient.
 
 What it charged is a claim of the container. Therefore, whatever it claims, whoever was seen to use
 more than it may gets less.
+
+The driver's figures are late, by up to a window. So where a rate was changed, what was seen may be of
+the rate before: then nothing is concluded, but from more than either allowed.
 """
 
 from __future__ import annotations
@@ -21,6 +24,11 @@ SMALLEST_PERCENT: Final = 2.0
 """Below, whole percents say nothing."""
 KEPT: Final = 0.5
 """How much of the old factor stays."""
+LATE_WINDOWS: Final = 1
+FADING: Final = 0.1
+"""How much of a factor is forgotten in a window that says nothing."""
+STEADY: Final = 0.3
+"""A rate that changes by less of itself is the same."""
 TOLERATED_PERCENT: Final = 1.5
 """Above the share, before claims are overruled."""
 
@@ -38,6 +46,8 @@ class Correction:
     _observations: int = 0
     _allowed_percent: float = 0.0
     _looks: int = 0
+    _allowed_before: tuple[float, ...] = ()
+    """In the windows before this, as many as the driver may be late."""
     _has_seen_one: bool = False
     """What ran in the first window may have been launched before anybody decided, and so uncharged."""
 
@@ -59,24 +69,29 @@ class Correction:
         charged = 100 * (charged_ns - self._charged_ns) / length_ns
         observed = self._observed_percent / self._observations if self._observations else None
         self.used_percent = min(100.0, max(0.0, charged if observed is None else observed))
-        if self._has_seen_one and observed is not None and self._looks:
-            self.factor = _corrected(
-                self.factor,
-                charged=charged,
-                observed=observed,
-                allowed=self._allowed_percent / self._looks,
-            )
+        if self._looks:
+            allowed = (self._allowed_percent / self._looks, *self._allowed_before)
+            if self._has_seen_one and observed is not None:
+                self.factor = _corrected(
+                    self.factor, charged=charged, observed=observed, allowed=allowed
+                )
+            self._allowed_before = allowed[:LATE_WINDOWS]
         self._has_seen_one = self._began_ns > 0
         self._began_ns, self._charged_ns = now_ns, charged_ns
         self._observed_percent = self._allowed_percent = 0.0
         self._observations = self._looks = 0
 
 
-def _corrected(factor: float, *, charged: float, observed: float, allowed: float) -> float:
+def _corrected(
+    factor: float, *, charged: float, observed: float, allowed: tuple[float, ...]
+) -> float:
     if observed < SMALLEST_PERCENT or charged < SMALLEST_PERCENT:
-        return factor
-    quotient = min(FACTOR_MAX, max(FACTOR_MIN, charged / observed))
-    new = KEPT * factor + (1 - KEPT) * quotient
-    if observed > allowed + TOLERATED_PERCENT:
-        new = min(new, factor * allowed / observed)
+        return factor + FADING * (1 - factor)
+    most = max(allowed)
+    new = factor
+    if most - min(allowed) <= STEADY * most:
+        quotient = min(FACTOR_MAX, max(FACTOR_MIN, charged / observed))
+        new = KEPT * factor + (1 - KEPT) * quotient
+    if observed > most + TOLERATED_PERCENT:
+        new = min(new, factor * most / observed)
     return min(FACTOR_MAX, max(FACTOR_MIN, new))

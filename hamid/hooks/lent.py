@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from hamid.errors import HookError
 from hamid.hooks.abi import contract
-from hamid.hooks.abi.budgets import USAGE_BUDGET, decode_budget, decode_places
+from hamid.hooks.abi.budgets import (
+    USAGE_BUDGET,
+    USAGE_COUNT_BYTES,
+    USAGE_COUNT_OFFSET,
+    decode_budget,
+    decode_places,
+)
 from hamid.hooks.abi.live import RATE_MAX_PERMILLE, RATE_STOP, RATE_UNSAID
 from hamid.hooks.abi.pages import CoreMode, decode_control_page
 from hamid.hooks.abi.usage import USAGE_HEADER_BYTES
@@ -146,6 +152,8 @@ class LentContainer:
     page_key: PageKey | None = None
     _usage_fd: int = -1
     _places: dict[str, int] = field(default_factory=dict)
+    _named: bytes = b""
+    """How many devices the usage page named when it was read which."""
 
     @classmethod
     def open(cls, *, limits_dir: Path, usage_dir: Path, is_weighed: bool = False) -> Self | None:
@@ -191,10 +199,12 @@ class LentContainer:
             return False
 
     def look(self, now_ns: int) -> None:
-        """Read what it claims."""
+        """Read what it claims; who uses a device for the first time is seen at once, too."""
+        if any(use.device_uuid not in self._places for use in self.uses):
+            self._find_places()
         for use in self.uses:
             place = self._places.get(use.device_uuid)
-            found = None if place is None else decode_budget(self._read(place))
+            found = None if place is None else decode_budget(self._read(place, USAGE_BUDGET.size))
             use.look(found, now_ns)
 
     def say(self, index: int, rate: float, *, is_contended: bool) -> None:
@@ -228,9 +238,9 @@ class LentContainer:
         self.live.close()
         self._close_usage()
 
-    def _read(self, place: int) -> bytes:
+    def _read(self, place: int, length: int) -> bytes:
         try:
-            return os.pread(self._usage_fd, USAGE_BUDGET.size, place)
+            return os.pread(self._usage_fd, length, place)
         except OSError:
             return b""
 
@@ -250,16 +260,25 @@ class LentContainer:
                 self._close_usage()
                 self._usage_fd = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
                 self.page_key = page_key(found)
-            self._places = decode_places(os.pread(self._usage_fd, USAGE_HEADER_BYTES, 0))
+            self._named = b""
+            self._find_places()
         except OSError:
             self._close_usage()
         finally:
             os.close(place)
 
+    def _find_places(self) -> None:
+        if self._usage_fd < 0:
+            return
+        named = self._read(USAGE_COUNT_OFFSET, USAGE_COUNT_BYTES)
+        if named != self._named:
+            self._named = named
+            self._places = decode_places(self._read(0, USAGE_HEADER_BYTES))
+
     def _close_usage(self) -> None:
         if self._usage_fd >= 0:
             os.close(self._usage_fd)
-        self._usage_fd, self.page_key, self._places = -1, None, {}
+        self._usage_fd, self.page_key, self._places, self._named = -1, None, {}, b""
 
 
 def _has_limits_of_time(limits: ContainerLimits) -> bool:

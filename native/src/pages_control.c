@@ -310,10 +310,15 @@ int pages_device_rate(struct pages_device *device, uint64_t at_ns, struct pages_
 				    (pages_live_flags(index) & HAMID_LIVE_CONTENDED);
 		rate.percent = percent < 100 ? percent : 0;
 		rate.is_live = live != HAMID_RATE_UNSAID;
-		if (rate.is_live && mode != HAMID_MODE_HARD)
+		if (rate.is_live && mode != HAMID_MODE_HARD) {
 			rate.permille = live;
-		else if (rate.percent)
+		} else if (rate.percent) {
 			rate.permille = corrected(10 * rate.percent, live);
+		} else if (mode != HAMID_MODE_HARD) {
+			/* All of it, until somebody decides: who then has to stop has not queued seconds of work. */
+			rate.permille = 1000;
+			rate.is_live = true;
+		}
 	}
 	*ret_rate = rate;
 	return 0;

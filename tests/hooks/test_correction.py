@@ -130,3 +130,34 @@ def test_what_no_launch_is_charged_for_is_taken_off_what_kernels_may(uncharged, 
         kernels = share * factor
 
     assert kernels == pytest.approx(max(share - uncharged, share * FACTOR_MIN), abs=1)
+
+
+@pytest.mark.parametrize("late", [100, 60])
+def test_what_was_seen_under_the_rate_before_is_held_against_nobody(late):
+    """The driver tells with up to a second's delay what was used: of what was lent, when it is taken back."""
+    seen = Seen()
+    seen.second(charged=100, observed=100, allowed=100)
+
+    factors = [
+        seen.second(charged=5, observed=late, allowed=5),
+        seen.second(charged=5, observed=5, allowed=5),
+    ]
+
+    assert factors == [1, 1]
+
+
+def test_more_than_any_rate_of_late_allowed_is_overruled_all_the_same():
+    seen = Seen()
+    seen.second(charged=5, observed=30, allowed=30)
+
+    assert seen.second(charged=5, observed=60, allowed=10) < 0.6
+
+
+def test_a_factor_of_who_does_next_to_nothing_is_forgotten_with_time():
+    seen = Seen()
+    for _ in range(5):
+        seen.second(charged=1000, observed=60, allowed=30)
+    for _ in range(60):
+        seen.second(charged=1, observed=1, allowed=30)
+
+    assert seen.correction.factor == pytest.approx(1, abs=0.01)

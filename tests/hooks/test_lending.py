@@ -119,6 +119,23 @@ def node(tmp_path):
     node.thread.close()
 
 
+async def test_who_uses_a_device_for_the_first_time_is_seen_at_the_next_look(node):
+    lent, owner = node.add("lent", 30), node.add("owner", 70)
+    owner.page = bytearray(usage_page(names=()))
+    owner.claim(charged=0, wanted=0)
+    await node.step()
+    lent.claim(charged=1, wanted=node.now_ns, waited=node.now_ns)
+    await node.step()
+    assert lent.rate == 1000
+
+    owner.page = bytearray(usage_page(names=(CARD.encode(),)))
+    owner.claim(charged=1, wanted=node.now_ns, waited=node.now_ns)
+    lent.claim(charged=1, wanted=node.now_ns, waited=node.now_ns)
+    await node.step()
+
+    assert lent.rate == 300
+
+
 async def test_what_is_idle_is_lent_and_taken_back_at_the_next_look(node):
     owner, borrower = node.add("owner", 70), node.add("borrower", 30)
     borrower.claim(wanted=node.now_ns, waited=node.now_ns)

@@ -17,6 +17,9 @@ from hamid.hooks.abi.pages import UUID_BYTES
 from hamid.hooks.abi.usage import USAGE_HEADER, USAGE_HEADER_BYTES, USAGE_MAGIC, usage_uuid
 
 USAGE_BUDGET: Final = struct.Struct("<QQQQ32s")
+USAGE_COUNT_OFFSET: Final = 40
+USAGE_COUNT_BYTES: Final = 4
+"""How many devices the header names; it only grows."""
 USAGE_BUDGETS_OFFSET: Final = USAGE_HEADER.size + DEVICES_MAX * UUID_BYTES
 
 

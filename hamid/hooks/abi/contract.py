@@ -41,7 +41,7 @@ CONTROL_PAGE_PATH: Final = f"{LIMITS_DIR}/{CONTROL_PAGE_NAME}"
 LIVE_PAGE_NAME: Final = "live.page"
 """In the limits directory, too; written in place, by the daemon alone."""
 
-LIVE_STALE_NS: Final = 400_000_000
+LIVE_STALE_NS: Final = 2_000_000_000
 """A heartbeat older than this counts for nothing: then the control page's caps hold."""
 
 USAGE_DIR: Final = "/usr/local/hamid/usage"

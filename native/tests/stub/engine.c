@@ -3,9 +3,11 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,17 +16,30 @@
 #define LOOK_EVERY_NS 20000000ull
 #define SPIN_BELOW_NS 60000ull
 #define SLEEP_SHORT_NS 20000ull
+#define BURY_EVERY_NS 10000000l /* of the host: while a shared clock stands still */
+
+static bool is_clock(int *answer, const char *name)
+{
+	if (*answer < 0) {
+		const char *clock = getenv(ENGINE_CLOCK_ENV);
+
+		*answer = clock && strcmp(clock, name) == 0;
+	}
+	return *answer;
+}
+
+static bool is_shared(void)
+{
+	static int answer = -1;
+
+	return is_clock(&answer, "shared");
+}
 
 bool engine_is_virtual(void)
 {
 	static int answer = -1;
 
-	if (answer < 0) {
-		const char *clock = getenv(ENGINE_CLOCK_ENV);
-
-		answer = clock && strcmp(clock, "virtual") == 0;
-	}
-	return answer;
+	return is_clock(&answer, "virtual") || is_shared();
 }
 
 static uint64_t slice_ns(void)
@@ -297,8 +312,58 @@ static void move_all(struct state *state, uint64_t to)
 	}
 }
 
-void engine_sleep(struct state *state, struct engine *engine, uint64_t ns)
+/* When the first of all who wait will wake; 0: one runs, or is about to. */
+static uint64_t next_to_wake_ns(const struct engine *engine)
 {
+	uint64_t next_ns = UINT64_MAX;
+
+	for (size_t i = 0; i < engine->channel_count; i++) {
+		const struct engine_channel *channel = &engine->channels[i];
+
+		if (channel->owner && channel->wake_ns <= engine->now_ns)
+			return 0;
+		if (channel->owner)
+			next_ns = least(next_ns, channel->wake_ns);
+	}
+	return next_ns;
+}
+
+static void sleep_shared(struct state *state, struct engine *engine, struct engine_channel *channel,
+			 uint64_t ns)
+{
+	static const struct timespec patience = {.tv_nsec = BURY_EVERY_NS};
+
+	lock(engine);
+	uint64_t until_ns = engine->now_ns + ns;
+
+	channel->wake_ns = until_ns;
+	while (engine->now_ns < until_ns) {
+		uint64_t next_ns = next_to_wake_ns(engine);
+		uint32_t seen = engine->moved;
+
+		if (next_ns) {
+			advance(engine, next_ns);
+			engine->moved++;
+			syscall(SYS_futex, &engine->moved, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+			continue;
+		}
+		unlock(engine);
+		bool is_late = syscall(SYS_futex, &engine->moved, FUTEX_WAIT, seen, &patience, NULL, 0) < 0 &&
+			       errno == ETIMEDOUT;
+		lock(engine);
+		if (is_late) /* for one that has ended? */
+			bury(state, engine);
+	}
+	channel->wake_ns = 0;
+	unlock(engine);
+}
+
+void engine_sleep(struct state *state, struct engine *engine, struct engine_channel *channel, uint64_t ns)
+{
+	if (is_shared()) {
+		sleep_shared(state, engine, channel, ns);
+		return;
+	}
 	if (engine_is_virtual()) {
 		lock(engine);
 		uint64_t to = engine->now_ns + ns;

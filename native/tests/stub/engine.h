@@ -7,7 +7,8 @@
  * the present.
  *
  * Time is CLOCK_MONOTONIC; with HAMID_SIM_CLOCK=virtual it is the engine's own, which stands still
- * until somebody waits.
+ * until somebody waits. With HAMID_SIM_CLOCK=shared it stands still until every process that has a channel waits, and
+ * goes on to where the first of them wakes: so several live by it, each of one thread, on one device.
  *
  * Threads and processes: one robust lock per engine. A process that dies with the lock leaves the
  * engine as it is: all figures in it stay in range, whatever it had half done.
@@ -36,6 +37,7 @@ struct engine_channel {
 	uint64_t owner; /* fingerprint, as in state.h; 0: free */
 	uint32_t pid;
 	uint32_t padding;
+	uint64_t wake_ns; /* of a shared clock: it waits until then; 0, or past: it runs */
 	uint64_t queued_ns, done_ns;   /* positions */
 	uint64_t busy_ns, was_busy_ns; /* in this window, in the one before */
 	uint64_t run_count;
@@ -56,7 +58,8 @@ struct engine {
 	uint64_t total_busy_ns;
 	uint64_t looked_ns; /* when the dead were last looked for */
 	uint64_t channel_count; /* those behind were never used */
-	uint64_t padding[5];
+	uint32_t moved; /* a futex: how often a shared clock was */
+	uint32_t padding[9];
 	struct engine_channel channels[ENGINE_CHANNELS];
 };
 
@@ -76,8 +79,8 @@ uint64_t engine_submit(struct state *state, struct engine *engine, struct engine
 bool engine_reached(struct state *state, struct engine *engine, struct engine_channel *channel,
 		    uint64_t position, uint64_t *ret_left_ns);
 
-/* Sleep until it may be there; a virtual clock is moved instead. */
-void engine_sleep(struct state *state, struct engine *engine, uint64_t ns);
+/* Sleep until it may be there; a virtual clock is moved instead, a shared one by the last to sleep. */
+void engine_sleep(struct state *state, struct engine *engine, struct engine_channel *channel, uint64_t ns);
 
 /* When the channel got there (it has); the engine's lock is taken. */
 uint64_t engine_time_of(struct engine *engine, struct engine_channel *channel, uint64_t position);

@@ -188,7 +188,14 @@ static void check_modes(void)
 		EXPECT_EQUAL(rate_at(NOW).permille, 0);
 		write_cap(100, HAMID_MODE_PRIORITY);
 		EXPECT_EQUAL(rate_at(NOW).permille, 950);
-		EXPECT_EQUAL(rate_at(NOW + HAMID_LIVE_STALE_NS + 1).permille, 0);
+	}
+
+	CHECK("where nobody decides what is left, there is all of it, and no more is queued than if somebody did")
+	{
+		const struct pages_rate rate = rate_at(NOW + HAMID_LIVE_STALE_NS + 1);
+		EXPECT_EQUAL(rate.permille, 1000);
+		EXPECT_EQUAL(rate.percent, 0);
+		EXPECT(rate.is_live);
 	}
 
 	CHECK("a control page that never could be trusted allows nothing")

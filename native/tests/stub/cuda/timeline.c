@@ -74,7 +74,7 @@ static void wait_for(struct timeline *line, uint64_t position)
 	uint64_t left_ns;
 
 	while (!engine_reached(line->state, line->engine, line->channel, position, &left_ns))
-		engine_sleep(line->state, line->engine, left_ns);
+		engine_sleep(line->state, line->engine, line->channel, left_ns);
 }
 
 /* Note for events that were reached since when. Called with the line's mutex held. */
@@ -199,5 +199,5 @@ SIM_EXPORT void hamid_sim_sleep(uint64_t ns)
 	struct timeline *line = line_of(0);
 
 	if (line)
-		engine_sleep(line->state, line->engine, ns);
+		engine_sleep(line->state, line->engine, line->channel, ns);
 }
