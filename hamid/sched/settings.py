@@ -45,7 +45,7 @@ class SchedSettings:
         rank_step: the distance of two neighbours' scores; see `placement.score`.
         offered_count: how many of the nodes that fit kube-scheduler gets to see, the best first;
             0 is all of them. Ours wins in any case, so with 1 it comes out the same, and
-            kube-scheduler scores nothing: half of its time. All are needed where another
+            kube-scheduler scores nothing: a third of its work. All are needed where another
             extender or plugin may turn down nodes after hamid.
     """
 
