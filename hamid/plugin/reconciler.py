@@ -114,6 +114,10 @@ def drifts(pods: Sequence[PodOnNode], compared: Books) -> frozenset[Drift]:
     )
 
 
+def _urgency(drift: Drift) -> tuple[bool, Drift]:
+    return drift.kind is not DriftKind.UNLIMITED, drift
+
+
 def _drift_kinds(pod: PodOnNode, container_name: str, compared: Books) -> Iterator[DriftKind]:
     key = (pod.pod_uid, container_name)
     grant, slots = compared.grants.get(key), compared.slots.get(key)
@@ -199,7 +203,7 @@ class Reconciler:
         confirmed, self._suspected = found & self._suspected, found
         for kind in DriftKind:
             self.metrics.drift.labels(kind=kind).set(sum(d.kind is kind for d in confirmed))
-        new, self.known = sorted(confirmed - self.known), confirmed
+        new, self.known = sorted(confirmed - self.known, key=_urgency), confirmed
         for drift in new:
             log.warning(
                 "books differ", kind=drift.kind, pod=drift.pod_key, container=drift.container_name

@@ -253,6 +253,16 @@ async def test_much_drift_at_once_does_not_flood_the_events(world):
     assert world.drift_count(DriftKind.NOT_GRANTED) == 30
 
 
+async def test_of_much_drift_what_runs_without_limits_is_told_first(world):
+    names = [f"c{n:02}" for n in range(30)]
+    world.pods.present = [pod_on_node("pod-1", *map(asking, names), running=frozenset({"c29"}))]
+    world.checkpoint.entries = [entry(container_name=name) for name in names[:-1]]
+
+    await world.steps(2)
+
+    assert "container c29 of pod default/pod-1: unlimited" in await world.messages()
+
+
 async def test_an_api_server_that_is_down_stops_no_comparison(world, assert_logged):
     world.kube.faults.add(Fault(kind=FaultKind.STATUS, verb="create", code=503))
     world.pods.present = [pod_on_node()]
