@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from hamid.aiokit.latest import Latest
 from hamid.aiokit.services import running
 from hamid.codec.endpoints import ServerAddress
 from hamid.daemon.conditions import Conditions
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 
     from hamid.aiokit.services import Service
     from hamid.daemon.plugin_role import PluginRole
-    from hamid.daemon.settings import Settings
-    from hamid.kube.port import KubePort
+    from hamid.daemon.settings import LeaderNodes, Settings
+    from hamid.kube.port import JsonObject, KubePort, WatchEvent
     from hamid.nvml.port import NvmlPort
 
 log = structlog.get_logger(__name__)
@@ -118,6 +119,7 @@ class _Parts:
     pages: DebugPages
     watch_metrics: WatchMetrics
     started: asyncio.Event = field(default_factory=asyncio.Event)
+    node_may_lead: Latest[bool] = field(default_factory=lambda: Latest(False))  # noqa: FBT003 - a value
     webhook_tls: ServerTls = field(default_factory=ServerTls)
     extender_tls: ServerTls = field(
         default_factory=lambda: ServerTls(wants_client_certificate=True)
@@ -195,6 +197,7 @@ class _Parts:
             ),
             clock=self.clocks.monotonic,
             wall_clock=self.clocks.wall,
+            own_node=LeaderLabel(wanted=self.settings.leader_nodes, is_there=self.node_may_lead),
         )
         role = await stack.enter_async_context(plugin_role(self.settings, ports))
         self.registry.register(
@@ -229,6 +232,7 @@ class _Parts:
             reader=reader,
             look_around=lambda: self._look_around(role),
             makers=self._leader_only(role, port),
+            node_may_lead=self.node_may_lead,
         )
         await stack.enter_async_context(running(start))
 
@@ -261,7 +265,7 @@ class _Parts:
     async def _look_around(self, role: SchedulerRole) -> None:
         """Find out what must be known before this replica takes part in the election."""
         if not await may_lead(self.settings, self.kube):
-            role.only_follow()
+            role.only_follow(has_no_label=self.settings.lease.can_lead)
         await discover(self.kube)
 
     def _has_certificates(self) -> tuple[bool, str]:
@@ -304,18 +308,25 @@ class SchedulerStart:
     Attributes:
         look_around: finds out what must be known before the election; raises `KubeError`.
         makers: of what only the leader does.
+        node_may_lead: whether the node has been seen with the label of those that may lead.
     """
 
     role: SchedulerRole
     reader: CertificateReader
     look_around: Callable[[], Awaitable[None]]
     makers: Sequence[Callable[[], Service]]
+    node_may_lead: Latest[bool]
     name: str = "scheduler"
 
     async def run(self) -> None:
         """Take part until cancelled."""
         async with running(self.reader):
             await until_answered(self.look_around, what="election of a leader")
+            async with self.role.running(*self.makers):
+                await self.node_may_lead.wait_for(lambda may: may and self.role.has_no_label)
+                log.info("node may lead from now on")
+            # Anew, for who only follows looks at the lease once in minutes.
+            self.role.take_part()
             async with self.role.running(*self.makers):
                 await asyncio.Event().wait()
 
@@ -327,6 +338,32 @@ async def may_lead(settings: Settings, kube: KubePort) -> bool:
         return False
     if not wanted.label:
         return True
-    node = await kube.get(NODES, settings.identity.node_name)
+    return has_label(await kube.get(NODES, settings.identity.node_name), wanted)
+
+
+def has_label(node: JsonObject, wanted: LeaderNodes) -> bool:
+    """Whether the node is one of those whose replicas may lead."""
     labels = node["metadata"].get("labels") or {}
-    return labels.get(wanted.label) == wanted.value
+    return not wanted.label or labels.get(wanted.label) == wanted.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderLabel:
+    """Sees the label on this node's own watch; a sink."""
+
+    wanted: LeaderNodes
+    is_there: Latest[bool]
+
+    def replace(self, objects: tuple[JsonObject, ...]) -> None:
+        """The node, as it is listed."""
+        for node in objects:
+            self._see(node)
+
+    def apply(self, event: WatchEvent) -> None:
+        """The node has changed."""
+        self._see(event.object)
+
+    def _see(self, node: JsonObject) -> None:
+        is_there = has_label(node, self.wanted)
+        if is_there != self.is_there.get():
+            self.is_there.publish(is_there)

@@ -148,6 +148,7 @@ class PluginPorts:
         awake_ns: CLOCK_MONOTONIC, which stands still while the machine sleeps: by it, libraries in
             containers judge what they are told, and tell what they do.
         has_containers: containers run on the node, of which one might do harm.
+        own_node: who else wants to know of changes of this node.
     """
 
     kube: KubePort
@@ -157,6 +158,7 @@ class PluginPorts:
     wall_clock: Callable[[], float]
     awake_ns: Callable[[], int] = time.monotonic_ns
     has_containers: bool = True
+    own_node: Sink | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +336,9 @@ def _later_services(
     )
     guard = RegistrationGuard(publisher=publisher)
     amounts = (role.amounts, OnceListed(service=role.amounts.writer, synced=role.pods_synced))
-    sinks = TwoSinks(first=guard, second=role.amounts.writer)
+    sinks: Sink = TwoSinks(first=guard, second=role.amounts.writer)
+    if ports.own_node is not None:
+        sinks = TwoSinks(first=sinks, second=ports.own_node)
     watch = own_node_watch(settings.identity.node_name, ports, sink=sinks)
     monitor = UsageMonitor(
         directories=role.usage_dirs,

@@ -59,7 +59,11 @@ class SchedulerPorts:
 
 @dataclass(slots=True, kw_only=True)
 class SchedulerRole:
-    """The scheduler's parts, as the rest of the daemon sees them."""
+    """The scheduler's parts, as the rest of the daemon sees them.
+
+    Attributes:
+        has_no_label: only for want of the label of nodes that may lead it takes no part in the election.
+    """
 
     settings: Settings
     ports: SchedulerPorts
@@ -69,6 +73,7 @@ class SchedulerRole:
     admission: Admission
     waker_metrics: WakerMetrics
     preemptor: Preemptor
+    has_no_label: bool = False
 
     @classmethod
     def assemble(cls, settings: Settings, ports: SchedulerPorts) -> SchedulerRole:
@@ -104,9 +109,15 @@ class SchedulerRole:
         """The API server, to which nothing is written unless this replica leads."""
         return _leader_kube(self.ports, self.elector)
 
-    def only_follow(self) -> None:
-        """Take no part in the election: the replica of this node may not lead."""
+    def only_follow(self, *, has_no_label: bool) -> None:
+        """Take no part in the election: the replica of this node may not lead, for now or for ever."""
+        self.has_no_label = has_no_label
         self.elector.settings = replace(self.elector.settings, can_lead=False)
+
+    def take_part(self) -> None:
+        """Take part in the election after all."""
+        self.has_no_label = False
+        self.elector.settings = replace(self.elector.settings, can_lead=True)
 
     def webhook_routes(self) -> Sequence[AbstractRouteDef]:
         """What the API server calls."""
@@ -153,7 +164,8 @@ class SchedulerRole:
     def knows_leader(self) -> tuple[bool, str]:
         """Whether this replica can serve its part: it leads and is synced, or it follows."""
         if not self.elector.may_act():
-            return True, f"follows {self.elector.holder or 'nobody yet'}"
+            why = "; its node lacks the label of those that may lead" if self.has_no_label else ""
+            return True, f"follows {self.elector.holder or 'nobody yet'}{why}"
         if self.cache.is_synced:
             return True, "leads"
         return False, "leads, but the cluster is not listed yet"

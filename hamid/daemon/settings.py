@@ -171,7 +171,8 @@ class LeaderNodes:
     """Which nodes' replicas may lead: those with this label, or all if it is empty.
 
     Attributes:
-        label: one that a node cannot give itself. Looked at when the daemon starts.
+        label: one that a node cannot give itself. A replica whose node gets it takes part from then on; one
+            whose node loses it does so until it starts anew, or until it ends where it leads.
         value: of the label.
     """
 

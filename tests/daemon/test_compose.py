@@ -159,6 +159,25 @@ async def test_a_replica_on_a_node_without_the_label_leaves_the_lease_alone(arou
     await served.stop()
 
 
+async def test_a_replica_whose_node_gets_the_label_later_takes_part_from_then_on(around):
+    served = await around.serve(around.settings(leader_nodes=LABEL))
+
+    async def says_why():
+        reason = (await served.get("/readyz"))[1]["conditions"]["scheduler"]["reason"]
+        return "lacks the label" in reason
+
+    await eventually(says_why)
+    await around.kube.patch(
+        NODES, NODE, {"metadata": {"labels": {"lead": "yes"}}}, kind=PatchKind.MERGE
+    )
+
+    async def leads():
+        return (await served.get("/debug/leases"))[1]["may_act"]
+
+    await eventually(leads)
+    await served.stop()
+
+
 async def test_a_port_that_is_taken_is_an_error_of_the_settings(around):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
