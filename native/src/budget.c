@@ -25,13 +25,23 @@ extern void hamid_sim_sleep(uint64_t ns) __attribute__((weak));
 #define hamid_sim_sleep(ns) (void)(ns)
 #endif
 
-uint64_t budget_now_ns(void)
+static uint64_t time_of(clockid_t clock)
 {
 	if (IS_VIRTUAL)
 		return hamid_sim_now_ns();
 	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t budget_now_ns(void)
+{
+	return time_of(CLOCK_MONOTONIC);
+}
+
+uint64_t budget_about_ns(void)
+{
+	return time_of(CLOCK_MONOTONIC_COARSE);
 }
 
 /* A futex is 32 bits: of the word, those that always change. */

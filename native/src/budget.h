@@ -13,6 +13,9 @@
 
 uint64_t budget_now_ns(void);
 
+/* The same, up to a tick of the kernel's earlier (1 to 10 ms), at a fifth of the price. */
+uint64_t budget_about_ns(void);
+
 /* Somebody has work for the device; the host lends what nobody has work for. */
 void budget_want(struct hamid_budget *budget, uint64_t now_ns);
 

@@ -30,7 +30,7 @@ struct launch_what {
 };
 
 #define LAUNCH_LOOK_EVERY 128
-#define LAUNCH_FRESH_NS 1000000ull /* for so long a look is good for after a wait */
+#define LAUNCH_FRESH_NS 1000000ull /* for so long a look is good for after a wait, and for a tick of the kernel's more */
 
 extern __thread __attribute__((tls_model("initial-exec"))) uint32_t launch_until_look;
 
@@ -107,7 +107,7 @@ static inline void launch_look_soon(void)
 /* It has waited: for a while, and all may be different. */
 static inline void launch_waited(void)
 {
-	if (launch_until_look && budget_now_ns() - launch_looked.at_ns >= LAUNCH_FRESH_NS)
+	if (launch_until_look && budget_about_ns() >= launch_looked.at_ns + LAUNCH_FRESH_NS)
 		launch_look_soon();
 }
 

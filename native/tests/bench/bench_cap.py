@@ -11,7 +11,8 @@ takes to pay for a launch, 20 ms at least, after which who waits looks again) an
 machine had no CPU for it. `charged` is what was charged over what was used: on a host too busy to
 launch in time, that still is 1. `bare`, of short kernels that are waited for: what the same program
 gets without the library, as much as this machine can launch; where that is less than the cap, the
-distance is from there.
+distance is from there. `own_bare` and `own_mean` are the same two without the time for which the program was ready to
+go on and had no CPU: on a busy machine, what the library leaves a program that only its own CPU holds up.
 Usage: make bench-cap [ONLY='"sync 0.1 ms" "cap 10 %"']: only cases in whose name one of these stands
 """
 
@@ -146,15 +147,23 @@ def mean_of(told: dict) -> float:
     return 100 * (told["gpu_ns"] - told["first_gpu_ns"]) / max(1, steady_ns)
 
 
+def own_mean_of(told: dict) -> float:
+    """The share of the device, in points, of the time in which the program had a CPU when it could go on."""
+    return 100 * told["gpu_ns"] / max(1, told["elapsed_ns"] - told["without_cpu_ns"])
+
+
 def measure(case: Case, summary: Summary) -> None:
     """Run one case and print its line."""
     more = {}
     with stand(None, driver="build/sim", core_percent=case.percent) as place:
         if case.how == "sync" and case.kernel_ns <= SHORT_NS:
-            more["bare"] = mean_of(run(case, place, is_hooked=False))
+            alone = run(case, place, is_hooked=False)
+            more |= {"bare": mean_of(alone), "own_bare": own_mean_of(alone)}
         told = run(case, place)
         charged = charged_ns(place)
     mean = mean_of(told)
+    if more:
+        more["own_mean"] = own_mean_of(told)
     distance = mean - min(case.percent, more.get("bare", case.percent))
     seconds = [gpu_ns / 1e7 for gpu_ns in told["seconds"]]
     deviation = statistics.pstdev(seconds) if seconds else 0.0

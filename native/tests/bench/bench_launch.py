@@ -14,11 +14,13 @@ CASES = {
 }
 
 
-def processes(place: Stand, count: int, threads: int, *, is_hooked: bool) -> list[float]:
+def processes(
+    place: Stand, count: int, threads: int, *, is_hooked: bool, what: str = "launches"
+) -> list[float]:
     """Return ns per launch of each batch of programs that run at the same time."""
     running = [
         subprocess.Popen(
-            [str(WORKER), "launches", str(threads), str(BATCHES)],
+            [str(WORKER), what, str(threads), str(BATCHES)],
             env=place.env(is_hooked=is_hooked),
             stdout=subprocess.PIPE,
             text=True,
@@ -35,16 +37,17 @@ def main() -> None:
     """Print a line per case."""
     for name, (limit_mib, core_percent) in CASES.items():
         with stand(limit_mib, core_percent=core_percent) as place:
-            for how, count, threads in (
-                ("1 thread", 1, 1),
-                ("4 threads", 1, 4),
-                ("4 processes", PROCESSES, 1),
+            for how, what, count, threads in (
+                ("1 thread", "launches", 1, 1),
+                ("4 threads", "launches", 1, 4),
+                ("4 processes", "launches", PROCESSES, 1),
+                ("each waited for", "waits", 1, 1),
             ):
                 bare: list[float] = []
                 hooked: list[float] = []
                 for _ in range(REPEATS):
-                    bare += processes(place, count, threads, is_hooked=False)
-                    hooked += processes(place, count, threads, is_hooked=True)
+                    bare += processes(place, count, threads, is_hooked=False, what=what)
+                    hooked += processes(place, count, threads, is_hooked=True, what=what)
                 report_added("bench-launch", f"{name}, {how}", "ns", bare, hooked)
 
 

@@ -3,6 +3,7 @@
  *
  *   worker pairs THREADS LIVE BATCHES   ns per allocate-and-free pair, a line per batch
  *   worker launches THREADS BATCHES     ns per launch, a line per batch
+ *   worker waits THREADS BATCHES        the same; each is waited for
  *   worker replace LIVE BATCHES         the same; each frees one of the live blocks at random
  *   worker hold                         takes one block, says "ready", stays until stdin ends
  *   worker first                        initialises, takes a block, gives it back
@@ -44,6 +45,16 @@ static void launches_once(void)
 {
 	for (int i = 0; i < PAIRS; i++)
 		if (launch((CUfunction)(uintptr_t)0x3000, 132, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL))
+			exit(4);
+}
+
+static CUresult (*synchronize)(void);
+
+static void waits_once(void)
+{
+	for (int i = 0; i < PAIRS; i++)
+		if (launch((CUfunction)(uintptr_t)0x3000, 132, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL) ||
+		    synchronize())
 			exit(4);
 }
 
@@ -190,6 +201,10 @@ int main(int argc, char **argv)
 		pairs(atoi(argv[2]), atol(argv[3]), atoi(argv[4]));
 	else if (strcmp(argv[1], "launches") == 0 && argc == 4) {
 		once = launches_once;
+		pairs(atoi(argv[2]), 0, atoi(argv[3]));
+	} else if (strcmp(argv[1], "waits") == 0 && argc == 4) {
+		find(load_driver(), "cuCtxSynchronize", &synchronize);
+		once = waits_once;
 		pairs(atoi(argv[2]), 0, atoi(argv[3]));
 	} else if (strcmp(argv[1], "replace") == 0 && argc == 4)
 		replace(atol(argv[2]), atoi(argv[3]));

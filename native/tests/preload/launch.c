@@ -12,7 +12,8 @@
  *   from and to the host, which takes the device no time
  *
  * One JSON line: GPU time of what was launched and done, what that took, the longest launch, the longest without the
- * time for which it was ready to go on and no CPU was free, when it began, this process's CPU time; when the first mark (marks.h) was reached since, its GPU time, when the last was; and the GPU
+ * time for which it was ready to go on and no CPU was free, when it began, this process's CPU time, and for how long it was so
+ * ready; when the first mark (marks.h) was reached since, its GPU time, when the last was; and the GPU
  * time done in each second (or SLOT_MS) since. "ready" before it begins, on a line that is read from stdin; before that, so many
  * kernels run that do not count.
  */
@@ -392,7 +393,8 @@ int main(int argc, char **argv)
 	uint64_t done_ns = 0, worst_ns = 0, worst_own_ns = 0;
 	marks_begin();
 	const uint64_t from = now_ns(), cpu_from = cpu_ns();
-	uint64_t before = from, cpu_waited_ns = without_cpu_ns();
+	const uint64_t cpu_waited_from = without_cpu_ns();
+	uint64_t before = from, cpu_waited_ns = cpu_waited_from;
 	CUstream last = NULL;
 	for (unsigned int turn = 0; before - from < length_ns; turn++) {
 		const uint64_t gpu_ns = launch(argv[1], turn);
@@ -416,6 +418,7 @@ int main(int argc, char **argv)
 	       (unsigned long long)done_ns, (unsigned long long)(now_ns() - from),
 	       (unsigned long long)worst_ns, (unsigned long long)worst_own_ns, (unsigned long long)from,
 	       (unsigned long long)(cpu_ns() - cpu_from));
+	printf("\"without_cpu_ns\": %llu, ", (unsigned long long)(without_cpu_ns() - cpu_waited_from));
 	printf("\"first_end_ns\": %llu, \"first_gpu_ns\": %llu, \"last_end_ns\": %llu, \"seconds\": [",
 	       (unsigned long long)first_end_ns, (unsigned long long)first_gpu_ns,
 	       (unsigned long long)last_end_ns);
