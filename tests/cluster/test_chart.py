@@ -412,6 +412,24 @@ def test_a_lease_is_renewed_watched_released_and_taken(cluster: Cluster, leader:
     assert not second.change_lease(holderIdentity="second_1", leaseTransitions=1)
 
 
+@pytest.mark.usefixtures("lease")
+def test_a_leader_whose_node_may_lead_no_more_still_lets_go_of_the_lease(
+    cluster: Cluster, leader: Replica
+):
+    label = "node-role.kubernetes.io/control-plane"
+    cluster.kubectl("label", "node", "leader", f"{label}-")
+    try:
+        until(
+            "may not lead",
+            lambda: leader.change_lease(holderIdentity="leader_another", is_dry_run=True),
+        )
+        assert not leader.change_lease(renewTime="2026-01-01T00:00:00.000000Z")
+        assert not leader.change_lease(holderIdentity="")
+    finally:
+        cluster.kubectl("label", "node", "leader", f"{label}=")
+        until("", lambda: leader.change_lease(holderIdentity="leader_another", is_dry_run=True))
+
+
 def test_only_the_objects_of_the_chart_are_for_a_replica_to_make(leader: Replica):
     assert "may write no lease but hamid" in leader.create_lease("another")
 
