@@ -26,10 +26,10 @@
 /* The live page's own. A live page of another version is as none: then the control page's caps hold. */
 #define HAMID_LIVE_VERSION 2u
 /*
- * The usage page's own. Versions 1 and 2 had a header of half the length and no budgets in these places;
- * the host reads them, and the library makes a page of theirs anew when nobody is left in it.
+ * The usage page's own. Versions 1 and 2 had a header of half the length and no budgets in these places,
+ * version 3 no shares; the host reads them, and the library makes a page of theirs anew when nobody is left in it.
  */
-#define HAMID_USAGE_VERSION 3u
+#define HAMID_USAGE_VERSION 4u
 
 #define HAMID_LIVE_MAGIC 0x56494c44494d4148ull    /* "HAMIDLIV" in memory */
 #define HAMID_CONTROL_MAGIC 0x4c544344494d4148ull /* "HAMIDCTL" in memory */
@@ -38,6 +38,7 @@
 #define HAMID_UUID_BYTES 48
 #define HAMID_DEVICES_MAX 64
 #define HAMID_SLOTS_MAX 1024
+#define HAMID_SHARES_MAX 4096
 #define HAMID_UNLIMITED UINT64_MAX
 
 /*
@@ -136,6 +137,7 @@ enum hamid_slot_state {
 	HAMID_SLOT_FREE = 0,
 	HAMID_SLOT_ACTIVE = 1,
 	HAMID_SLOT_EXITING = 2, /* said good-bye: still counted here until the kernel has it gone */
+	HAMID_SLOT_LEFT = 3, /* no process's: its cells count the shares that no maker is charged for */
 };
 
 /*
@@ -166,6 +168,21 @@ struct hamid_usage_slot {
 	struct hamid_usage_cell cells[HAMID_DEVICES_MAX];
 };
 
+/*
+ * Memory that processes of the container open besides the one that made it. As long as its maker has it, he is
+ * charged for it; then all together, once, until the last that has it open lets go of it. What came from another
+ * container has no maker here.
+ */
+struct hamid_usage_share {
+	uint64_t key; /* what it is opened by; 0: a free place */
+	uint64_t size_bytes;
+	uint32_t maker;      /* the index of his slot + 1; 0: no maker, so it is counted as left */
+	uint16_t cell;       /* of its device */
+	uint16_t fixed_cell; /* the index + 1 of the cell beside it (HAMID_FIXED_SUFFIX); 0: none */
+	uint8_t reserved[40];
+	uint64_t users[HAMID_SLOTS_MAX / 64]; /* a bit for each slot that has it open */
+};
+
 /* A device's time, of all processes together. */
 struct hamid_budget {
 	uint64_t due_ns;     /* see throttle.h */
@@ -186,7 +203,8 @@ struct hamid_usage {
 	uint64_t feature_bits;
 	uint32_t device_count; /* names taken in device_uuids; they are never given back */
 	uint32_t slots_high_water; /* slots at and above were never used */
-	uint8_t reserved[80];
+	uint32_t shares_high_water;
+	uint8_t reserved[76];
 	char device_uuids[HAMID_DEVICES_MAX][HAMID_UUID_BYTES];
 	struct hamid_budget budgets[HAMID_DEVICES_MAX];
 	uint8_t reserved_tail[896];
@@ -197,7 +215,8 @@ struct hamid_usage {
 #define HAMID_LIVE_BYTES_MAX \
 	(sizeof(struct hamid_live) + HAMID_DEVICES_MAX * sizeof(struct hamid_live_device))
 #define HAMID_USAGE_BYTES \
-	(sizeof(struct hamid_usage) + HAMID_SLOTS_MAX * sizeof(struct hamid_usage_slot))
+	(sizeof(struct hamid_usage) + HAMID_SLOTS_MAX * sizeof(struct hamid_usage_slot) + \
+	 HAMID_SHARES_MAX * sizeof(struct hamid_usage_share))
 
 /*
  * Record locks on the usage page (open-file-description locks, so the kernel drops them when the
@@ -237,6 +256,7 @@ static_assert(sizeof(struct hamid_usage) == 8192, "usage header");
 static_assert(offsetof(struct hamid_usage, feature_bits) == 32, "usage feature_bits");
 static_assert(offsetof(struct hamid_usage, device_count) == 40, "usage device_count");
 static_assert(offsetof(struct hamid_usage, slots_high_water) == 44, "usage slots_high_water");
+static_assert(offsetof(struct hamid_usage, shares_high_water) == 48, "usage shares_high_water");
 static_assert(offsetof(struct hamid_usage, device_uuids) == 128, "usage device_uuids");
 static_assert(offsetof(struct hamid_usage, budgets) == 3200, "usage budgets");
 static_assert(sizeof(struct hamid_usage_slot) == 1088, "usage slot");
@@ -247,3 +267,5 @@ static_assert(offsetof(struct hamid_usage_slot, pid_namespace) == 16, "slot pid_
 static_assert(offsetof(struct hamid_usage_slot, generation) == 24, "slot generation");
 static_assert(offsetof(struct hamid_usage_slot, enforced) == 32, "slot enforced");
 static_assert(offsetof(struct hamid_usage_slot, cells) == 64, "slot cells");
+static_assert(sizeof(struct hamid_usage_share) == 192, "usage share");
+static_assert(offsetof(struct hamid_usage_share, users) == 64, "share users");

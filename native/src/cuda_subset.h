@@ -70,6 +70,7 @@ typedef int CUdevice_attribute;
 typedef int CUlimit;
 typedef int CUmemorytype;
 typedef int CUpointer_attribute;
+typedef int CUmemAllocationHandleType;
 
 enum {
 	CU_STREAM_CAPTURE_STATUS_NONE = 0,
@@ -77,6 +78,7 @@ enum {
 	CU_MEMORYTYPE_DEVICE = 2,
 	CU_MEMORYTYPE_ARRAY = 3,
 	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
 	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
 	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
 	CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
@@ -103,6 +105,8 @@ enum {
 	CU_LIMIT_PRINTF_FIFO_SIZE = 1,
 	CU_LIMIT_MALLOC_HEAP_SIZE = 2,
 	CU_MEM_HANDLE_TYPE_GENERIC = 0,
+	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
+	CU_MEM_HANDLE_TYPE_FABRIC = 8,
 	CU_MEM_OPERATION_TYPE_MAP = 1,
 	CUDA_ARRAY3D_LAYERED = 0x01,
 	CUDA_ARRAY3D_CUBEMAP = 0x04,
@@ -136,6 +140,14 @@ typedef struct {
 	size_t maxSize;
 	unsigned char reserved[56]; /* whose first bytes later versions use */
 } CUmemPoolProps;
+
+typedef struct {
+	char reserved[64];
+} CUipcMemHandle;
+
+typedef struct {
+	unsigned char reserved[64];
+} CUmemPoolPtrExportData;
 
 typedef struct {
 	unsigned int Width;

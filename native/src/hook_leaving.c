@@ -68,8 +68,11 @@ static bool find_place(CUevent event)
 
 void hook_leave(const struct ledger_entry *block, CUstream stream, bool is_thread_form)
 {
-	const struct ledger_charge charge = {.size_bytes = block->size_bytes, .cell = block->cell};
 	struct ledger_entry left = *block;
+	if (block->cell & LEDGER_OFFERED) /* counted twice, if somebody has it open, until it is gone here */
+		ledger_withdraw(block);
+	left.cell &= (uint16_t)~LEDGER_OFFERED;
+	const struct ledger_charge charge = {.size_bytes = left.size_bytes, .cell = left.cell};
 	CUcontext context = NULL;
 	const CUevent event = event_behind(stream, is_thread_form, &context);
 	bool is_kept = event && ledger_commit(&charge, LEDGER_LEAVING, (uintptr_t)event,

@@ -165,7 +165,9 @@ HOOK_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitc
 static int take(CUdeviceptr address, struct ledger_entry *ret_entry)
 {
 	int r = ledger_take(LEDGER_MEMORY, address, ret_entry);
-	return r < 0 && pools_are_charged() ? ledger_take(LEDGER_POOLED, address, ret_entry) : r;
+	if (r < 0 && pools_are_charged())
+		r = ledger_take(LEDGER_POOLED, address, ret_entry);
+	return r < 0 ? ledger_take(LEDGER_IMPORT, address, ret_entry) : r; /* a block of another's pool */
 }
 
 static CUresult settle(CUresult cr, int taken, const struct ledger_entry *entry)

@@ -2,16 +2,21 @@
  * Physical memory with handles, and its mappings. Charged to the device that the request names (no
  * context needs to be), once, for as long as a handle or a mapping keeps it.
  *
- * Whoever made it is charged: an imported handle is another's memory, of this container or of
- * another, and maps without a charge. Memory of the host is not counted.
+ * Who made it is charged, and, once he has let go of it, the container as a whole, as long as another has it. An
+ * imported handle is known by a note on the descriptor that it came by, or by its 64 bytes (fabric handles). A
+ * descriptor without a note that is ours is of memory that nobody of the container made: each mapping of it is
+ * charged, for only then its size is known. Memory of the host is not counted, nor what fabric handles bring from elsewhere.
  *
- * Fails closed.
+ * Fails closed; but exporting is never refused.
  */
+#include <errno.h>
 #include <stdbool.h>
 
 #include "context.h"
+#include "descriptor_note.h"
 #include "errors.h"
 #include "hook_pool.h"
+#include "hook_share.h"
 #include "hooks.h"
 #include "ledger.h"
 #include "real.h"
@@ -60,8 +65,11 @@ HOOK_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	struct ledger_entry entry;
 	int taken = ledger_let_go(LEDGER_HANDLE, handle, &entry);
 	CUresult cr = real.cuMemRelease(handle);
-	if (taken < 0)
+	if (taken < 0) {
+		if (cr == CUDA_SUCCESS) /* the entry says where it is from, and no more */
+			ledger_let_go(LEDGER_FOREIGN, handle, &entry);
 		return cr;
+	}
 	if (cr != CUDA_SUCCESS) {
 		if (entry.count == 0)
 			ledger_put_back(&entry);
@@ -73,11 +81,43 @@ HOOK_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return cr;
 }
 
+/* Is the handle of memory that nobody of the container is charged for? Then map it, and charge the mapping. */
+static bool has_mapped_foreign(CUdeviceptr address, size_t size_bytes, size_t offset,
+			       CUmemGenericAllocationHandle handle, unsigned long long flags, CUresult *ret_cr)
+{
+	struct ledger_entry note;
+	struct ledger_charge charge;
+	struct pages_device *device;
+	CUmemAllocationProp properties;
+	if (ledger_hold(LEDGER_FOREIGN, handle) < 0)
+		return false;
+	ledger_let_go(LEDGER_FOREIGN, handle, &note);
+	if (!real.cuMemGetAllocationPropertiesFromHandle ||
+	    real.cuMemGetAllocationPropertiesFromHandle(&properties, handle) != CUDA_SUCCESS ||
+	    context_of_location(&properties.location, &device) != CUDA_SUCCESS)
+		return false; /* of the host */
+	*ret_cr = hook_reserve(device, size_bytes, &charge);
+	if (*ret_cr != CUDA_SUCCESS)
+		return true;
+	*ret_cr = real.cuMemMap(address, size_bytes, offset, handle, flags);
+	const int r = *ret_cr == CUDA_SUCCESS ? ledger_commit(&charge, LEDGER_MAPPED, address, 0) : 0;
+	if (r < 0) {
+		real.cuMemUnmap(address, size_bytes);
+		*ret_cr = cu_from_errno(r);
+	}
+	if (*ret_cr != CUDA_SUCCESS)
+		ledger_cancel(&charge);
+	return true;
+}
+
 HOOK_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size_bytes, size_t offset,
 			      CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemMap)
 		return CUDA_ERROR_NOT_INITIALIZED;
+	CUresult foreign;
+	if (has_mapped_foreign(address, size_bytes, offset, handle, flags, &foreign))
+		return foreign;
 	const bool is_counted = ledger_hold(LEDGER_HANDLE, handle) == 0;
 	CUresult cr = real.cuMemMap(address, size_bytes, offset, handle, flags);
 	if (cr != CUDA_SUCCESS) {
@@ -108,9 +148,12 @@ HOOK_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes)
 		return cr;
 	struct ledger_entry entry;
 	for (uint64_t at = address; at - address < size_bytes; at += entry.size_bytes) {
-		if (ledger_take(LEDGER_MAPPING, at, &entry) < 0)
+		if (ledger_take(LEDGER_MAPPING, at, &entry) == 0)
+			let_go(entry.owner);
+		else if (ledger_take(LEDGER_MAPPED, at, &entry) == 0)
+			ledger_release(&entry);
+		else
 			break;
-		let_go(entry.owner);
 	}
 	return cr;
 }
@@ -121,9 +164,74 @@ HOOK_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h
 		return CUDA_ERROR_NOT_INITIALIZED;
 	/* The handle that was mapped, so the one that we know. */
 	CUresult cr = real.cuMemRetainAllocationHandle(handle, address);
-	if (cr == CUDA_SUCCESS)
-		ledger_hold(LEDGER_HANDLE, *handle);
+	if (cr == CUDA_SUCCESS && ledger_hold(LEDGER_HANDLE, *handle) < 0)
+		ledger_hold(LEDGER_FOREIGN, *handle);
 	return cr;
+}
+
+/* --- other processes' --- */
+
+HOOK_EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+						  CUmemAllocationHandleType type, unsigned long long flags)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemExportToShareableHandle)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	CUresult cr = real.cuMemExportToShareableHandle(shareable, handle, type, flags);
+	const bool is_descriptor = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	if (cr != CUDA_SUCCESS || !pages_are_ours() || !(is_descriptor || type == CU_MEM_HANDLE_TYPE_FABRIC))
+		return cr;
+	uint64_t key = is_descriptor ? hook_share_new_key() : hook_share_key(shareable);
+	const int r = ledger_offer(LEDGER_HANDLE, handle, &key);
+	struct ledger_entry note;
+	if (r == -ENOENT && ledger_hold(LEDGER_FOREIGN, handle) == 0)
+		ledger_let_go(LEDGER_FOREIGN, handle, &note); /* who imports it is charged as we are */
+	else if (is_descriptor && r == -ENOENT)
+		descriptor_note_put(*(int *)shareable, HOOK_SHARE_NOTHING);
+	else if (is_descriptor && r == 0)
+		descriptor_note_put(*(int *)shareable, key);
+	return cr;
+}
+
+/* The driver gave a handle: one more reference to one that we know, a share's, or one of what is foreign. */
+static int note_import(CUmemGenericAllocationHandle handle, int share, bool is_foreign)
+{
+	if (ledger_hold(LEDGER_HANDLE, handle) == 0) {
+		if (share >= 0)
+			pages_share_close((uint32_t)share);
+		return 0;
+	}
+	if (share >= 0)
+		return ledger_borrow(LEDGER_HANDLE, handle, 0, (uint32_t)share);
+	const struct ledger_charge nothing = {.size_bytes = 0};
+	if (!is_foreign || ledger_hold(LEDGER_FOREIGN, handle) == 0)
+		return 0;
+	return ledger_commit(&nothing, LEDGER_FOREIGN, handle, 0);
+}
+
+HOOK_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
+						    CUmemAllocationHandleType type)
+{
+	if (!real_load(REAL_CUDA) || !real.cuMemImportFromShareableHandle)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	const bool is_descriptor = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	if (!handle || !(shareable || is_descriptor) || !pages_are_ours())
+		return real.cuMemImportFromShareableHandle(handle, shareable, type);
+	uint64_t key = HOOK_SHARE_NOTHING;
+	if (is_descriptor)
+		key = descriptor_note_get((int)(intptr_t)shareable);
+	else if (type == CU_MEM_HANDLE_TYPE_FABRIC)
+		key = hook_share_key(shareable);
+	const int share = key > HOOK_SHARE_NOTHING ? pages_share_open(key) : -ENOENT;
+	CUresult cr = real.cuMemImportFromShareableHandle(handle, shareable, type);
+	if (cr != CUDA_SUCCESS) {
+		if (share >= 0)
+			pages_share_close((uint32_t)share);
+		return cr;
+	}
+	const int r = note_import(*handle, share, is_descriptor && key != HOOK_SHARE_NOTHING);
+	if (r < 0)
+		real.cuMemRelease(*handle);
+	return cu_from_errno(r);
 }
 
 /*

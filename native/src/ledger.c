@@ -8,8 +8,9 @@
 #include <stdatomic.h>
 
 #include "ledger_table.h"
+#include "pages_shares.h"
 
-#define CELL_MASK (LEDGER_FIXED - 1u)
+#define CELL_MASK (LEDGER_BORROWED - 1u)
 
 static _Atomic uint32_t last_mark = 1;
 static _Atomic uint16_t fixed_cells[HAMID_DEVICES_MAX]; /* by first cell; good where LEDGER_FIXED is */
@@ -181,6 +182,7 @@ static bool is_owned(uint16_t kind)
 	case LEDGER_ARRAY:
 	case LEDGER_MIPMAP:
 	case LEDGER_EXTERNAL:
+	case LEDGER_IMPORT:
 	case LEDGER_LEAVING:
 	case LEDGER_CONTEXT:
 	case LEDGER_CONTEXT_LIMIT:
@@ -221,11 +223,76 @@ void ledger_put_back(const struct ledger_entry *entry)
 		ledger_release(&before);
 }
 
+/* The bytes of other kinds are a note: something else is charged. */
+static bool is_charged(uint16_t kind)
+{
+	return is_owned(kind) || kind == LEDGER_HANDLE || kind == LEDGER_MAPPED;
+}
+
 void ledger_release(const struct ledger_entry *entry)
 {
-	/* The bytes of other kinds are a note: something else is charged. */
-	if (entry->size_bytes && (is_owned(entry->kind) || entry->kind == LEDGER_HANDLE))
+	if (entry->cell & LEDGER_BORROWED) {
+		pages_share_close((uint32_t)entry->size_bytes);
+		return;
+	}
+	if (entry->cell & LEDGER_OFFERED)
+		ledger_withdraw(entry);
+	if (entry->size_bytes && is_charged(entry->kind))
 		release_cells(entry->cell, entry->size_bytes);
+}
+
+/* --- what others of the container have, too --- */
+
+static struct pages_offer offer_of(uint16_t cell, uint64_t size_bytes, uint64_t key)
+{
+	struct pages_offer offer = {.key = key, .size_bytes = size_bytes, .cell = cell & CELL_MASK};
+	if (cell & LEDGER_FIXED)
+		offer.fixed_cell = (uint16_t)(atomic_load(&fixed_cells[offer.cell]) + 1);
+	return offer;
+}
+
+int ledger_offer(enum ledger_kind kind, uint64_t block, uint64_t *key)
+{
+	struct ledger_entry before;
+	int r = ledger_table_mark(kind, block, LEDGER_OFFERED, true, &before);
+	if (r < 0)
+		return r;
+	if (before.cell & LEDGER_BORROWED)
+		*key = pages_share_key((uint32_t)before.size_bytes);
+	else if (before.cell & LEDGER_OFFERED)
+		*key = pages_share_key_of((uint16_t)kind, block);
+	if (before.cell & (LEDGER_BORROWED | LEDGER_OFFERED))
+		return 0;
+	const struct pages_offer offer = offer_of(before.cell, before.size_bytes, *key);
+	r = pages_share_offer((uint16_t)kind, block, &offer);
+	if (r < 0)
+		ledger_table_mark(kind, block, LEDGER_OFFERED, false, &before);
+	return r;
+}
+
+void ledger_withdraw(const struct ledger_entry *entry)
+{
+	pages_share_withdraw(entry->kind, entry->key);
+}
+
+int ledger_adopt(const struct ledger_charge *charge, uint64_t key)
+{
+	if (charge->cell == LEDGER_UNCOUNTED)
+		return -ENOENT;
+	const struct pages_offer offer = offer_of(charge->cell, charge->size_bytes, key);
+	int r = pages_share_adopt(&offer);
+	if (r >= 0)
+		ledger_cancel(charge);
+	return r;
+}
+
+int ledger_borrow(enum ledger_kind kind, uint64_t block, uint64_t owner, uint32_t share)
+{
+	const struct ledger_charge charge = {.size_bytes = share, .cell = LEDGER_BORROWED};
+	int r = ledger_commit(&charge, kind, block, owner);
+	if (r < 0)
+		pages_share_close(share);
+	return r;
 }
 
 struct heirs {

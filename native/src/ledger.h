@@ -28,6 +28,9 @@ enum ledger_kind {
 	LEDGER_POOLED, /* its pool is charged, not it */
 	LEDGER_HANDLE,
 	LEDGER_MAPPING,
+	LEDGER_IMPORT,  /* an address at which another's memory was opened */
+	LEDGER_FOREIGN, /* a handle of memory that nobody of the container is charged for */
+	LEDGER_MAPPED,  /* a mapping of one, which is charged itself */
 	LEDGER_LEAVING, /* freed, but still there; by its event (hook_leaving.c) */
 	LEDGER_CONTEXT,
 	LEDGER_CONTEXT_LIMIT,
@@ -38,7 +41,11 @@ enum ledger_kind {
 };
 
 #define LEDGER_UNCOUNTED UINT16_MAX /* outside our containers; nothing is kept of it */
-#define LEDGER_FIXED 0x4000u /* in `cell`: counted in the device's second cell, too */
+
+/* In `cell`: */
+#define LEDGER_FIXED 0x4000u    /* counted in the device's second cell, too */
+#define LEDGER_OFFERED 0x8000u  /* others may have it open (pages_shares.h) */
+#define LEDGER_BORROWED 0x2000u /* a share that we have open: `size_bytes` is its index, nothing is charged to us */
 
 struct ledger_charge {
 	uint64_t size_bytes;
@@ -96,6 +103,24 @@ void ledger_cancel(const struct ledger_charge *charge);
 int ledger_take(enum ledger_kind kind, uint64_t key, struct ledger_entry *ret_entry);
 void ledger_put_back(const struct ledger_entry *entry);
 void ledger_release(const struct ledger_entry *entry);
+
+/*
+ * Others may open it: as the share with this key, or with the one that it has already, which is *key then. 0, -ENOENT
+ * (none of ours), or they will not find it.
+ */
+int ledger_offer(enum ledger_kind kind, uint64_t block, uint64_t *key);
+
+/* It is about to be given back: who has it open is charged, not to count what the caller goes on to. */
+void ledger_withdraw(const struct ledger_entry *entry);
+
+/*
+ * What nobody of the container made was opened, and has been claimed: count it as left instead, once for all of the
+ * container, and let go of the claim. The share's index; or an error, and it stays claimed.
+ */
+int ledger_adopt(const struct ledger_charge *charge, uint64_t key);
+
+/* A share that we have open, by what the driver calls it. As ledger_commit(), and on failure it is closed. */
+int ledger_borrow(enum ledger_kind kind, uint64_t block, uint64_t owner, uint32_t share);
 
 /* One reference more, or less; the last takes the entry out: then its count is 0. -ENOENT: no entry. */
 int ledger_hold(enum ledger_kind kind, uint64_t key);

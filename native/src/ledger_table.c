@@ -186,6 +186,22 @@ int ledger_hold(enum ledger_kind kind, uint64_t key)
 	return r;
 }
 
+int ledger_table_mark(enum ledger_kind kind, uint64_t key, uint16_t bit, bool is_set, struct ledger_entry *ret_before)
+{
+	int r = -ENOENT;
+	struct shard *shard = shard_of(kind, key);
+	lock(shard);
+	size_t at = shard->count ? find(shard, kind, key) : 0;
+	if (shard->count && shard->entries[at].kind != LEDGER_NONE) {
+		struct ledger_entry *entry = &shard->entries[at];
+		*ret_before = *entry;
+		entry->cell = (uint16_t)(is_set ? entry->cell | bit : entry->cell & ~bit);
+		r = 0;
+	}
+	unlock(shard);
+	return r;
+}
+
 int ledger_let_go(enum ledger_kind kind, uint64_t key, struct ledger_entry *ret_entry)
 {
 	int r = -ENOENT;

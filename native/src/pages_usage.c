@@ -8,7 +8,7 @@
  * A slot is never moved. Whatever stands in the page may be nonsense, for the container can write
  * it: sums saturate, counts are our own constants, and names are compared, never followed.
  */
-#include "pages.h"
+#include "pages_usage.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,6 +22,7 @@
 
 #include "hamid_paths.h"
 #include "liveness.h"
+#include "pages.h"
 #include "usage_books.h"
 #include "usage_file.h"
 #include "usage_slots.h"
@@ -79,6 +80,7 @@ static int lock_slow(bool may_create)
 
 static uint32_t reap(struct hamid_usage *page)
 {
+	pages_shares_catch_up(page);
 	if (atomic_load(&own_slot) == USAGE_NO_SLOT)
 		usage_slots_forget(page, &self);
 	return usage_slots_reap(page, atomic_load(&own_slot), self.pid_namespace);
@@ -98,14 +100,13 @@ static int claim_slot(struct hamid_usage *page)
 		return usage_file_refuse(strerror(-r));
 
 	struct hamid_usage_slot *slot = usage_slot_at(page, index);
-	usage_slots_clear(slot);
+	usage_slots_clear(page, index);
 	slot->pid = self.pid;
 	slot->start_time_ticks = self.start_time_ticks;
 	slot->pid_namespace = self.pid_namespace;
 	slot->generation++;
 	slot->enforced = 0;
-	if (__atomic_load_n(&page->slots_high_water, __ATOMIC_RELAXED) <= index)
-		__atomic_store_n(&page->slots_high_water, index + 1, __ATOMIC_SEQ_CST);
+	usage_slots_raise_end(page, index);
 	__atomic_store_n(&slot->state, HAMID_SLOT_ACTIVE, __ATOMIC_SEQ_CST);
 	atomic_store(&own_slot, index);
 	return 0;
@@ -119,6 +120,7 @@ static void after_fork_in_child(void)
 	atomic_store(&own_slot, USAGE_NO_SLOT);
 	atomic_fetch_add(&fork_count, 1);
 	memset(&self, 0, sizeof self);
+	pages_shares_after_fork();
 	usage_file_after_fork();
 }
 
@@ -157,7 +159,7 @@ static int attach(bool with_slot)
 	return r;
 }
 
-static int join(void)
+int usage_join(void)
 {
 	if (atomic_load(&own_slot) != USAGE_NO_SLOT)
 		return 0;
@@ -167,8 +169,12 @@ static int join(void)
 	return r;
 }
 
-/* Run `act` under the slow lock; -EAGAIN when it is not to be had in time. */
-static int with_slow_lock(int (*act)(struct hamid_usage *page, void *argument), void *argument)
+uint32_t usage_own_slot(void)
+{
+	return atomic_load(&own_slot);
+}
+
+int usage_under_slow_lock(int (*act)(struct hamid_usage *page, void *argument), void *argument)
 {
 	pthread_mutex_lock(&mutex);
 	int r = lock_slow(false);
@@ -220,11 +226,11 @@ static int act_claim(struct hamid_usage *page, void *argument)
 /* Join, and find the cell of a name. */
 static int cell_of(char *name, uint16_t *ret_cell)
 {
-	int r = join();
+	int r = usage_join();
 	if (r == 0)
 		r = usage_device_find(usage_file_page(), name);
 	if (r == -ENOENT)
-		r = with_slow_lock(act_add_device, name);
+		r = usage_under_slow_lock(act_add_device, name);
 	if (r < 0)
 		return r == -EPERM ? r : -ENOMEM;
 	*ret_cell = (uint16_t)r;
@@ -301,7 +307,7 @@ int pages_claim(uint16_t cell, uint64_t size_bytes, uint64_t limit_bytes)
 		r = usage_try_claim(usage_file_page(), slot, &claim);
 	}
 	if (r < 0)
-		r = with_slow_lock(act_claim, &claim); /* before a no, the dead are looked for */
+		r = usage_under_slow_lock(act_claim, &claim); /* before a no, the dead are looked for */
 	errno = saved_errno;
 	return r == 0 || r == -EPERM ? r : -ENOMEM;
 }
@@ -343,7 +349,7 @@ int pages_used(const char *uuid, uint64_t *ret_used_bytes)
 	int device = r == 0 ? usage_device_find(page, uuid) : -ENOENT;
 	uint64_t used = 0;
 	if (device >= 0) {
-		with_slow_lock(act_reap, NULL);
+		usage_under_slow_lock(act_reap, NULL);
 		used = usage_used_bytes(page, (uint32_t)device);
 	}
 	errno = saved_errno;

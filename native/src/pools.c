@@ -217,6 +217,8 @@ static void end_if_unused(struct pool *pool)
 void pools_forget(const struct ledger_entry *block)
 {
 	struct pool *pool = (struct pool *)(uintptr_t)block->owner;
+	if (block->cell & LEDGER_OFFERED)
+		ledger_withdraw(block);
 	if (atomic_fetch_sub(&pool->blocks, 1) > 1 || atomic_load(&pool->kind) != POOL_ORPHAN)
 		return;
 	lock();

@@ -69,6 +69,7 @@ int main(void)
 	FIELD(hamid_usage, feature_bits);
 	FIELD(hamid_usage, device_count);
 	FIELD(hamid_usage, slots_high_water);
+	FIELD(hamid_usage, shares_high_water);
 	FIELD(hamid_usage, reserved);
 	FIELD(hamid_usage, device_uuids);
 	FIELD(hamid_usage, budgets);
@@ -82,6 +83,14 @@ int main(void)
 	FIELD(hamid_usage_slot, enforced);
 	FIELD(hamid_usage_slot, reserved);
 	FIELD(hamid_usage_slot, cells);
+	SIZE(hamid_usage_share);
+	FIELD(hamid_usage_share, key);
+	FIELD(hamid_usage_share, size_bytes);
+	FIELD(hamid_usage_share, maker);
+	FIELD(hamid_usage_share, cell);
+	FIELD(hamid_usage_share, fixed_cell);
+	FIELD(hamid_usage_share, reserved);
+	FIELD(hamid_usage_share, users);
 	SIZE(hamid_usage_cell);
 	FIELD(hamid_usage_cell, used_bytes);
 	FIELD(hamid_usage_cell, pending_bytes);
@@ -108,6 +117,7 @@ int main(void)
 	NUMBER(HAMID_UUID_BYTES);
 	NUMBER(HAMID_DEVICES_MAX);
 	NUMBER(HAMID_SLOTS_MAX);
+	NUMBER(HAMID_SHARES_MAX);
 	NUMBER(HAMID_UNLIMITED);
 	NUMBER(HAMID_USAGE_BYTES);
 	NUMBER(HAMID_LOCK_SLOW);
@@ -115,6 +125,7 @@ int main(void)
 	NUMBER(HAMID_SLOT_FREE);
 	NUMBER(HAMID_SLOT_ACTIVE);
 	NUMBER(HAMID_SLOT_EXITING);
+	NUMBER(HAMID_SLOT_LEFT);
 	NUMBER(HAMID_MODE_HARD);
 	NUMBER(HAMID_MODE_LEND);
 	NUMBER(HAMID_MODE_PRIORITY);

@@ -86,7 +86,10 @@ def test_the_audit_fails_on_what_nobody_classed_on_a_wrong_prototype_and_on_work
     classes.write_text(re.sub(r"\bcuMemcpyPeer\b", "", classes.read_text(), count=1))
     rows = hooks.read_text().splitlines(keepends=True)
     rows = [row for row in rows if not row.startswith("HOOK(CUDA, CUresult, cuGraphLaunch,")]
-    hooks.write_text("".join(rows).replace("(CUdeviceptr address)", "(CUdeviceptr_v1 address)", 1))
+    right, wrong = (
+        f"cuMemFree, 3020, LEGACY, ({kind} address)" for kind in ("CUdeviceptr", "CUdeviceptr_v1")
+    )
+    hooks.write_text("".join(rows).replace(right, wrong))
 
     faults = audited(tmp_path)
 

@@ -1,10 +1,11 @@
-"""Memory that another process uses, too, is charged to whoever made it, and to nobody else."""
+"""Memory that several processes have is charged once: to its maker, then to whoever has it still."""
 
 import json
 
 import pytest
 
 from tests.native.container import CARD, MIB, Container
+from tests.native.stepwise import said
 
 pytestmark = pytest.mark.native
 
@@ -13,6 +14,7 @@ UNIT_MIB = 32
 BLOCKS = LIMIT_MIB // UNIT_MIB
 SUCCESS, OUT_OF_MEMORY = 0, 2
 KINDS = ["ipc", "handle", "pool"]
+SIGKILL = 9
 
 
 @pytest.fixture
@@ -22,9 +24,9 @@ def share(container):
     container.machine.write_text(machine.replace("name=", "context_mib=0\nname="))
     container.limit((CARD, LIMIT_MIB))
 
-    def run(kind, *directories):
-        done = container.run("share", kind, UNIT_MIB, *directories)
-        assert done.returncode == 0, done.stdout + done.stderr
+    def run(kind, goes="last", openings=1, *directories, status=0):
+        done = container.run("share", kind, UNIT_MIB, goes, openings, *directories)
+        assert done.returncode == status, done.stdout + done.stderr
         lines = map(json.loads, done.stdout.splitlines())
         return {
             (line["who"], line["when"]): (
@@ -32,6 +34,7 @@ def share(container):
                 line["result"],
                 line["charged"] // MIB,
                 line["physical"] // MIB,
+                line["told"] // MIB,
             )
             for line in lines
         }
@@ -39,35 +42,140 @@ def share(container):
     return run
 
 
-def moments(*, took_one_more):
-    """All blocks are charged to the maker, and the driver's figure is the same, until it frees them."""
-    held = (LIMIT_MIB, LIMIT_MIB)
-    result, took_mib = took_one_more
-    return {
-        ("maker", "made"): (BLOCKS, OUT_OF_MEMORY, *held),
-        ("maker", "exported"): (BLOCKS, SUCCESS, *held),
-        ("importer", "imported"): (BLOCKS, SUCCESS, 0, 0),
-        ("maker", "while imported"): (BLOCKS, SUCCESS, *held),
-        ("importer", "took one more"): (BLOCKS, result, took_mib, took_mib),
-        ("importer", "closed"): (0, SUCCESS, 0, 0),
-        ("maker", "importer gone"): (BLOCKS, SUCCESS, *held),
-        ("maker", "freed"): (0, SUCCESS, 0, 0),
-    }
+@pytest.fixture
+def other(native_build, tmp_path):
+    (tmp_path / "other").mkdir()
+    with Container(native_build, tmp_path / "other") as other:
+        yield other
+
+
+FULL = (LIMIT_MIB, LIMIT_MIB, LIMIT_MIB)
+"""What the maker of all is charged and has, and what its container is told that it holds."""
+MADE = {
+    ("maker", "made"): (BLOCKS, OUT_OF_MEMORY, *FULL),
+    ("maker", "exported"): (BLOCKS, SUCCESS, *FULL),
+    ("maker", "while imported"): (BLOCKS, SUCCESS, *FULL),
+}
+OTHERS = (0, 0, LIMIT_MIB)
+"""What who has it open is charged himself, and has of the device, while it is counted."""
+NOTHING = (0, 0, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_process_of_the_container_that_imports_memory_is_charged_nothing_for_it(share, kind):
-    assert share(kind) == moments(took_one_more=(OUT_OF_MEMORY, 0))
+    assert share(kind) == MADE | {
+        ("importer", "imported"): (BLOCKS, SUCCESS, *OTHERS),
+        ("importer", "took one more"): (BLOCKS, OUT_OF_MEMORY, *OTHERS),
+        ("importer", "closed"): (0, SUCCESS, *OTHERS),
+        ("maker", "importer gone"): (BLOCKS, SUCCESS, *FULL),
+        ("maker", "freed"): (0, SUCCESS, *NOTHING),
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_container_that_imports_memory_keeps_its_own_limit_whole(
-    share, kind, native_build, tmp_path
+@pytest.mark.parametrize(("goes", "status"), [("frees", 0), ("ends", 0), ("dies", -SIGKILL)])
+@pytest.mark.parametrize("openings", [1, 2])
+def test_what_was_imported_is_charged_until_the_last_has_closed_it(
+    share, kind, goes, status, openings
 ):
-    (tmp_path / "other").mkdir()
-    with Container(native_build, tmp_path / "other") as other:
-        other.limit((CARD, UNIT_MIB))
+    told = share(kind, goes, openings, status=status)
 
-        told = share(kind, other.limits_dir, other.usage_dir)
+    steps = {
+        ("importer", "imported"): (openings * BLOCKS, SUCCESS, *OTHERS),
+        ("importer", "took one more"): (openings * BLOCKS, OUT_OF_MEMORY, *OTHERS),
+        ("importer", "closed"): (0, SUCCESS, *NOTHING),
+    }
+    if openings == 2:
+        steps["importer", "closed once"] = (BLOCKS, OUT_OF_MEMORY, *OTHERS)
+    if goes == "frees":
+        steps["maker", "freed"] = (0, SUCCESS, *OTHERS)
+        steps["maker", "importer gone"] = (0, SUCCESS, *NOTHING)
+    assert told == MADE | steps
 
-    assert told == moments(took_one_more=(SUCCESS, UNIT_MIB))
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("goes", ["last", "frees"])
+def test_another_container_that_imports_memory_is_charged_for_it_too(share, other, kind, goes):
+    """Each holds it, whichever ends first; and what it has besides is within its limit."""
+    other.limit((CARD, LIMIT_MIB + UNIT_MIB // 2))
+
+    told = share(kind, goes, 1, other.limits_dir, other.usage_dir)
+
+    by_itself = LIMIT_MIB if kind == "handle" else 0  # whose size only its mappings tell
+    importer = {step: figures for (who, step), figures in told.items() if who == "importer"}
+    assert importer == {
+        "imported": (BLOCKS, SUCCESS, by_itself, 0, LIMIT_MIB),
+        "took one more": (BLOCKS, OUT_OF_MEMORY, by_itself, 0, LIMIT_MIB),
+        "closed": (0, SUCCESS, *NOTHING),
+    }
+    freed = (0, SUCCESS, *NOTHING)
+    assert told["maker", "freed"] == freed
+    assert told["maker", "while imported"] == MADE["maker", "while imported"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_container_can_import_no_more_than_its_limit(share, other, kind):
+    other.limit((CARD, 3 * UNIT_MIB))
+
+    told = share(kind, "last", 1, other.limits_dir, other.usage_dir)
+
+    assert told["importer", "imported"][:2] == (3, OUT_OF_MEMORY)
+    assert told["importer", "closed"] == (0, SUCCESS, *NOTHING)
+
+
+IN_ONE_PROCESS = f"""
+class Props(Structure):
+    _fields_ = [("type", c_int), ("types", c_int), ("place", c_int * 2), ("rest", c_ulonglong * 2)]
+props = Props(type=1, types=1, place=(1, 0))
+handle, fd, imported, again = c_ulonglong(), c_int(-1), c_ulonglong(), c_ulonglong()
+kept = []
+size = c_size_t({UNIT_MIB * MIB})
+steps.say("made", cuda.cuMemCreate(byref(handle), size, byref(props), c_ulonglong(0)))
+steps.say("exported", cuda.cuMemExportToShareableHandle(byref(fd), handle, 1, c_ulonglong(0)))
+steps.say("imported", cuda.cuMemImportFromShareableHandle(byref(imported), c_void_p(fd.value), 1))
+steps.say("imported again", cuda.cuMemImportFromShareableHandle(byref(again), c_void_p(os.dup(fd.value)), 1))
+steps.say("first released", cuda.cuMemRelease(handle))
+steps.say("second released", cuda.cuMemRelease(imported))
+steps.say("exported again", cuda.cuMemExportToShareableHandle(byref(fd), again, 1, c_ulonglong(0)))
+steps.say("imported once more", cuda.cuMemImportFromShareableHandle(byref(imported), c_void_p(fd.value), 1))
+steps.say("third released", cuda.cuMemRelease(again))
+at = c_ulonglong()
+assert cuda.cuMemAddressReserve(byref(at), size, c_size_t(0), c_ulonglong(0), c_ulonglong(0)) == 0
+steps.say("mapped", cuda.cuMemMap(at, size, c_size_t(0), imported, c_ulonglong(0)))
+steps.say("last released", cuda.cuMemRelease(imported))
+steps.say("unmapped", cuda.cuMemUnmap(at, size))
+"""
+
+
+def test_one_s_own_memory_imported_is_charged_until_the_last_handle_or_mapping_goes(container):
+    container.limit((CARD, LIMIT_MIB))
+
+    steps = said(container, "import os\n" + IN_ONE_PROCESS)
+
+    held = dict.fromkeys(steps, (SUCCESS, UNIT_MIB, 0))
+    assert steps == held | {"unmapped": (SUCCESS, 0, 0)}
+
+
+ROUND_AND_ROUND = f"""
+class Props(Structure):
+    _fields_ = [("type", c_int), ("types", c_int), ("place", c_int * 2), ("rest", c_ulonglong * 2)]
+props = Props(type=1, types=1, place=(1, 0))
+for i in range({BLOCKS} + 1):
+    handle, fd, imported = c_ulonglong(), c_int(-1), c_ulonglong()
+    made = cuda.cuMemCreate(byref(handle), c_size_t({UNIT_MIB * MIB}), byref(props), c_ulonglong(0))
+    if made == 0:
+        assert cuda.cuMemExportToShareableHandle(byref(fd), handle, 1, c_ulonglong(0)) == 0
+        assert cuda.cuMemImportFromShareableHandle(byref(imported), c_void_p(fd.value), 1) == 0
+        assert cuda.cuMemRelease(handle) == 0
+    steps.say(str(i), made)
+"""
+
+
+def test_making_importing_and_letting_go_in_turns_is_no_way_past_the_limit(container):
+    container.limit((CARD, LIMIT_MIB))
+
+    steps = said(container, ROUND_AND_ROUND)
+
+    assert steps == {str(i): (SUCCESS, (i + 1) * UNIT_MIB, 0) for i in range(BLOCKS)} | {
+        str(BLOCKS): (OUT_OF_MEMORY, LIMIT_MIB, 0)
+    }

@@ -108,7 +108,10 @@ def check_survivor(found):
     assert found["longest_ns"] < WORST_NS
 
 
-@pytest.mark.parametrize(("call", "stride"), [("granted", 7), ("refused", 199), ("first", 4999)])
+@pytest.mark.parametrize(
+    ("call", "stride"),
+    [("granted", 7), ("refused", 199), ("first", 4999), ("offered", 499), ("opened", 499)],
+)
 def test_a_kill_within_a_call_leaves_all_to_the_survivor_at_once(led, call, stride):
     found = led(call, stride)
 
@@ -119,7 +122,10 @@ def test_a_kill_within_a_call_leaves_all_to_the_survivor_at_once(led, call, stri
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @in_the_long_run
-@pytest.mark.parametrize(("call", "stride"), [("granted", 1), ("refused", 19), ("first", 199)])
+@pytest.mark.parametrize(
+    ("call", "stride"),
+    [("granted", 1), ("refused", 19), ("first", 199), ("offered", 19), ("opened", 19)],
+)
 def test_kills_at_many_instructions_leave_all_to_the_survivor_at_once(led, call, stride):
     found = led(call, stride)
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.native
 
 HEADER = "magic abi_version size_bytes header_bytes"
 CONTROL_TAIL = "feature_bits priority crc32 flags reserved"
-TABLES = "device_count slots_high_water"
+TABLES = "device_count slots_high_water shares_high_water"
 FIELDS = {
     "hamid_control": (
         pages.CONTROL_HEADER,
@@ -37,6 +37,10 @@ FIELDS = {
         "state pid start_time_ticks pid_namespace generation enforced reserved",
     ),
     "hamid_usage_cell": (usage.USAGE_CELL, "used_bytes pending_bytes"),
+    "hamid_usage_share": (
+        usage.USAGE_SHARE,
+        "key size_bytes maker cell fixed_cell reserved users",
+    ),
 }
 
 
@@ -132,6 +136,7 @@ def test_numbers_and_paths_are_the_same_on_both_sides(layout):
         "HAMID_UUID_BYTES": pages.UUID_BYTES,
         "HAMID_DEVICES_MAX": contract.DEVICES_MAX,
         "HAMID_SLOTS_MAX": contract.SLOTS_MAX,
+        "HAMID_SHARES_MAX": contract.SHARES_MAX,
         "HAMID_UNLIMITED": pages.UNLIMITED,
         "HAMID_USAGE_BYTES": usage.USAGE_PAGE_BYTES,
         "HAMID_LOCK_SLOW": contract.LOCK_SLOW_OFFSET,
@@ -139,6 +144,7 @@ def test_numbers_and_paths_are_the_same_on_both_sides(layout):
         "HAMID_SLOT_FREE": usage.SLOT_FREE,
         "HAMID_SLOT_ACTIVE": usage.SLOT_ACTIVE,
         "HAMID_SLOT_EXITING": usage.SLOT_EXITING,
+        "HAMID_SLOT_LEFT": usage.SLOT_LEFT,
         "HAMID_MODE_HARD": pages.CoreMode.HARD,
         "HAMID_MODE_LEND": pages.CoreMode.LEND,
         "HAMID_MODE_PRIORITY": pages.CoreMode.PRIORITY,

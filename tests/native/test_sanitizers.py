@@ -120,6 +120,13 @@ def test_random_legal_calls_are_within_bounds(asan, words):
     assert line["left"] == 0
 
 
+@pytest.mark.parametrize("kind", ["ipc", "handle", "pool"])
+def test_memory_that_two_processes_have_is_within_bounds(asan, kind):
+    lines = asan.run("share", kind, 32, "frees", 2)
+
+    assert [line["told"] for line in lines if line["when"] == "closed"] == [0]
+
+
 @pytest.mark.parametrize(
     "case",
     ["fork", "fork-first", "no-context", "destroyed", "reset", "capture", "threads", "in-order"],

@@ -21,6 +21,7 @@ USAGE_COUNT_OFFSET: Final = 40
 USAGE_COUNT_BYTES: Final = 4
 """How many devices the header names; it only grows."""
 USAGE_BUDGETS_OFFSET: Final = USAGE_HEADER.size + DEVICES_MAX * UUID_BYTES
+_SINCE_USAGE_VERSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ def decode_places(header: bytes) -> dict[str, int]:
     if len(header) < USAGE_HEADER_BYTES:
         return {}
     magic, abi_version, *_ = fields = USAGE_HEADER.unpack_from(header)
-    if magic != USAGE_MAGIC or abi_version != USAGE_VERSION:
+    if magic != USAGE_MAGIC or not _SINCE_USAGE_VERSION <= abi_version <= USAGE_VERSION:
         return {}
     places = {}
     for index in range(min(fields[8], DEVICES_MAX)):

@@ -20,8 +20,9 @@ from typing import Final
 ABI_VERSION: Final = 1
 LIVE_VERSION: Final = 2
 """The live page's own; the library takes one of another version as none."""
-USAGE_VERSION: Final = 3
-"""The usage page's own; versions 1 and 2 had a shorter header, without budgets, and are read too."""
+USAGE_VERSION: Final = 4
+"""The usage page's own. Versions 1 and 2 had a shorter header, without budgets, and version 3 no
+shares; they are read, too."""
 
 LIBRARY_PATH: Final = "/usr/local/hamid/libhamid.so"
 """The library, mounted read-only."""
@@ -66,6 +67,9 @@ DEVICES_MAX: Final = 64
 
 SLOTS_MAX: Final = 1024
 """Processes of one container that use devices at the same time."""
+
+SHARES_MAX: Final = 4096
+"""Blocks that its processes open of each other, or of other containers."""
 
 LOCK_SLOW_OFFSET: Final = 0x40000000
 """The byte of the usage page whose record lock is the slow lock."""

@@ -15,22 +15,31 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Final
 
-from hamid.hooks.abi.contract import DEVICES_MAX, SLOTS_MAX, USAGE_VERSION
+from hamid.hooks.abi.contract import DEVICES_MAX, SHARES_MAX, SLOTS_MAX, USAGE_VERSION
 from hamid.hooks.abi.pages import UUID_BYTES, check_head, corrupt, uuid_text
 
 USAGE_MAGIC: Final = int.from_bytes(b"HAMIDUSE", "little")
-USAGE_HEADER: Final = struct.Struct("<QIIIIIIQII80s")
+USAGE_HEADER: Final = struct.Struct("<QIIIIIIQIII76s")
 USAGE_HEADER_BYTES: Final = 8192
 USAGE_SLOT: Final = struct.Struct("<IIQQQI28s")
 USAGE_CELL: Final = struct.Struct("<QQ")
 USAGE_SLOT_BYTES: Final = USAGE_SLOT.size + DEVICES_MAX * USAGE_CELL.size
-USAGE_PAGE_BYTES: Final = USAGE_HEADER_BYTES + SLOTS_MAX * USAGE_SLOT_BYTES
+USAGE_SHARE: Final = struct.Struct(f"<QQIHH40s{SLOTS_MAX // 8}s")
+"""Shares stand behind the slots; only the library reads them."""
 
-_HEADER_BYTES_BY_USAGE_VERSION: Final = {1: 4096, 2: 4096, USAGE_VERSION: USAGE_HEADER_BYTES}
 _SLOTS_BYTES: Final = SLOTS_MAX * USAGE_SLOT_BYTES
-USAGE_PAGE_SIZES: Final = frozenset(
-    header + _SLOTS_BYTES for header in _HEADER_BYTES_BY_USAGE_VERSION.values()
-)
+USAGE_PAGE_BYTES: Final = USAGE_HEADER_BYTES + _SLOTS_BYTES + SHARES_MAX * USAGE_SHARE.size
+
+_HEADER_BYTES_BY_USAGE_VERSION: Final = {
+    1: 4096,
+    2: 4096,
+    3: USAGE_HEADER_BYTES,
+    USAGE_VERSION: USAGE_HEADER_BYTES,
+}
+_PAGE_BYTES_BY_USAGE_VERSION: Final = {
+    version: header + _SLOTS_BYTES for version, header in _HEADER_BYTES_BY_USAGE_VERSION.items()
+} | {USAGE_VERSION: USAGE_PAGE_BYTES}
+USAGE_PAGE_SIZES: Final = frozenset(_PAGE_BYTES_BY_USAGE_VERSION.values())
 """Of all versions that are read."""
 
 FIXED_SUFFIX: Final = "/fixed"
@@ -39,6 +48,8 @@ FIXED_SUFFIX: Final = "/fixed"
 SLOT_FREE: Final = 0
 SLOT_ACTIVE: Final = 1
 SLOT_EXITING: Final = 2
+SLOT_LEFT: Final = 3
+"""No process's: what some have open and none is charged for."""
 
 _ENFORCED_KNOWN: Final = 0xF
 
@@ -73,15 +84,13 @@ class UsageReport:
     """What a container's processes say they hold; those that said good-bye are left out."""
 
     processes: tuple[ProcessUsage, ...] = ()
+    left_bytes_by_uuid: tuple[tuple[str, int], ...] = ()
+    """Memory that they have open of one that ended, or of another container; as of a process."""
 
     def used_bytes(self, device_uuid: str) -> int:
         """Return what all processes together say they hold of a device."""
-        return sum(
-            used
-            for process in self.processes
-            for uuid, used in process.used_bytes_by_uuid
-            if uuid == device_uuid
-        )
+        parts = (self.left_bytes_by_uuid, *(p.used_bytes_by_uuid for p in self.processes))
+        return sum(used for part in parts for uuid, used in part if uuid == device_uuid)
 
 
 def used_part_bytes(header: bytes) -> int:
@@ -119,18 +128,22 @@ def decode_usage_page(page: bytes) -> UsageReport:
     versions = tuple(_HEADER_BYTES_BY_USAGE_VERSION)
     check_head("usage", magic, USAGE_MAGIC, (abi_version, features), versions)
     start = _HEADER_BYTES_BY_USAGE_VERSION[abi_version]
-    expected = [start + _SLOTS_BYTES, start, USAGE_SLOT_BYTES, SLOTS_MAX, DEVICES_MAX]
+    page_bytes = _PAGE_BYTES_BY_USAGE_VERSION[abi_version]
+    expected = [page_bytes, start, USAGE_SLOT_BYTES, SLOTS_MAX, DEVICES_MAX]
     if sizes != expected:
         raise corrupt("usage", f"sizes {sizes}, not {expected}")
     if len(page) < used_part_bytes(page):
         raise corrupt("usage", f"{len(page)} bytes, cut off within its slots")
 
     uuids = [usage_uuid(page, index) for index in range(min(device_count, DEVICES_MAX))]
-    processes = (
-        _usage_process(page, start + index * USAGE_SLOT_BYTES, index, uuids)
-        for index in range(min(slots_end, SLOTS_MAX))
+    indices = range(min(slots_end, SLOTS_MAX))
+    slots = [(index, start + index * USAGE_SLOT_BYTES) for index in indices]
+    processes = (_usage_process(page, at, index, uuids) for index, at in slots)
+    left = (at for _, at in slots if USAGE_SLOT.unpack_from(page, at)[:2] == (SLOT_LEFT, 0))
+    return UsageReport(
+        processes=tuple(process for process in processes if process is not None),
+        left_bytes_by_uuid=next((_used_bytes(page, at, uuids) for at in left), ()),
     )
-    return UsageReport(processes=tuple(process for process in processes if process is not None))
 
 
 def usage_uuid(page: bytes, index: int) -> str | None:
@@ -147,17 +160,21 @@ def _usage_process(
     )
     if state != SLOT_ACTIVE or not 0 < pid < 2**31:
         return None
+    return ProcessUsage(
+        slot_index=index,
+        pid=pid,
+        start_time_ticks=start_time_ticks,
+        pid_namespace=pid_namespace,
+        used_bytes_by_uuid=_used_bytes(page, start, uuids),
+        enforced=Enforced(enforced & _ENFORCED_KNOWN),
+    )
+
+
+def _used_bytes(page: bytes, start: int, uuids: list[str | None]) -> tuple[tuple[str, int], ...]:
     used: dict[str, int] = {}
     for device_index, uuid in enumerate(uuids):
         at = start + USAGE_SLOT.size + device_index * USAGE_CELL.size
         used_bytes, _ = USAGE_CELL.unpack_from(page, at)
         if uuid is not None and used_bytes and not uuid.endswith(FIXED_SUFFIX):
             used[uuid] = min(used.get(uuid, 0) + used_bytes, 2**63 - 1)
-    return ProcessUsage(
-        slot_index=index,
-        pid=pid,
-        start_time_ticks=start_time_ticks,
-        pid_namespace=pid_namespace,
-        used_bytes_by_uuid=tuple(sorted(used.items())),
-        enforced=Enforced(enforced & _ENFORCED_KNOWN),
-    )
+    return tuple(sorted(used.items()))

@@ -87,6 +87,45 @@ BARE(CUresult, cuMemFree_v2, (CUdeviceptr address))
 	return CUDA_SUCCESS;
 }
 
+/* A handle is its block's address; opened, it is at that address; and all blocks are of one size. */
+BARE(CUresult, cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr address))
+{
+	memset(handle, 0, sizeof *handle);
+	memcpy(handle, &address, sizeof address);
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuIpcOpenMemHandle_v2, (CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags))
+{
+	(void)flags;
+	memcpy(address, &handle, sizeof *address);
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuIpcCloseMemHandle, (CUdeviceptr address))
+{
+	(void)address;
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size_bytes, CUdeviceptr address))
+{
+	if (base)
+		*base = address;
+	if (size_bytes)
+		*size_bytes = 60u << 20;
+	return CUDA_SUCCESS;
+}
+
+BARE(CUresult, cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr address))
+{
+	(void)address;
+	if (attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+		return CUDA_ERROR_INVALID_VALUE;
+	memset(data, 0, sizeof(CUdevice));
+	return CUDA_SUCCESS;
+}
+
 BARE(CUresult, cuLaunchKernel,
      (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
       unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,

@@ -4,6 +4,8 @@
  *   kill_at granted STRIDE   a child that takes 60 of 100 MiB, and gives it back
  *   kill_at refused STRIDE   a child that takes 60 MiB where 60 are taken already
  *   kill_at first STRIDE     as granted; it is the child's first call, with which it joins
+ *   kill_at offered STRIDE   as granted; in between it lets others open that
+ *   kill_at opened STRIDE    a child that opens 60 MiB of nobody's, and closes them
  *
  * The child is led through the call step by step, by ptrace, and killed after STRIDE instructions more each time, until it
  * gets through. Each time this process then takes all that is left, at once and to the last byte, and asks for one unit more. One
@@ -26,16 +28,34 @@
 #define UNIT_BYTES 512 /* in which memory is counted */
 #define NOT_HERE 77
 
-static void be_led(bool is_first)
+static CUresult (*get_handle)(CUipcMemHandle *, CUdeviceptr);
+static CUresult (*open_handle)(CUdeviceptr *, CUipcMemHandle, unsigned int);
+static CUresult (*close_handle)(CUdeviceptr);
+
+static void act(const char *call)
 {
+	CUdeviceptr address;
+	CUipcMemHandle handle = {"of nobody"};
+	if (strcmp(call, "opened") == 0) {
+		if (open_handle(&address, handle, 0) == CUDA_SUCCESS)
+			close_handle(address);
+	} else if (take(&address, 60 * MIB) == CUDA_SUCCESS) {
+		if (strcmp(call, "offered") == 0)
+			get_handle(&handle, address);
+		give(address);
+	}
+}
+
+static void be_led(const char *call)
+{
+	const bool is_first = strcmp(call, "first") == 0;
 	CUdeviceptr address;
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
 		_exit(NOT_HERE);
 	if (!is_first && take(&address, MIB) == CUDA_SUCCESS)
 		give(address);
 	raise(SIGSTOP);
-	if (take(&address, 60 * MIB) == CUDA_SUCCESS)
-		give(address);
+	act(call);
 	_exit(0);
 }
 
@@ -65,9 +85,12 @@ int main(int argc, char **argv)
 	uint64_t longest_ns = 0;
 	if (argc != 3)
 		return 2;
-	const bool is_refused = strcmp(argv[1], "refused") == 0, is_first = strcmp(argv[1], "first") == 0;
+	const bool is_refused = strcmp(argv[1], "refused") == 0;
 	const long stride = atol(argv[2]);
-	load_driver();
+	void *driver = load_driver();
+	find(driver, "cuIpcGetMemHandle", &get_handle);
+	find(driver, "cuIpcOpenMemHandle_v2", &open_handle);
+	find(driver, "cuIpcCloseMemHandle", &close_handle);
 	if (take(&address, MIB) || give(address))
 		return 3;
 	if (is_refused && take(&kept, 60 * MIB))
@@ -75,7 +98,7 @@ int main(int argc, char **argv)
 	for (bool is_through = false; !is_through; instructions += stride, killed++) {
 		pid_t child = fork();
 		if (child == 0)
-			be_led(is_first);
+			be_led(argv[1]);
 		is_through = kill_after(child, instructions);
 		const uint64_t from_ns = now_ns(CLOCK_MONOTONIC);
 		const CUresult cr = take(&address, (is_refused ? 40 : 100) * MIB);

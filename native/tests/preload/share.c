@@ -1,23 +1,28 @@
 /*
  * Memory of one process that another uses, too.
  *
- *   share KIND UNIT_MIB [LIMITS_DIR USAGE_DIR]
+ *   share KIND UNIT_MIB GOES OPENINGS [LIMITS_DIR USAGE_DIR]
  *
  * The maker takes until it is refused, exports all of it, and runs itself once more as the importer: in its own container, or
- * in the one with these directories. Each says at moments of note, by a JSON line, how many blocks it has, its last call's
- * result, and what it is charged and was given by the simulated driver.
+ * in the one with these directories. It imports each OPENINGS times. GOES: the maker goes last; or once all is imported
+ * it frees, ends, or dies (is killed). Each says at moments of note, by a JSON line, how many blocks it has, its last
+ * call's result, what it is charged and was given by the simulated driver, and what the container holds, as it is told.
  */
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "route.h"
 
 #define BLOCKS_MAX 512
+#define OPENINGS_MAX 2
 #define MIB (1ull << 20)
 
 /* What the importer is told of a block. Descriptors it inherits, under the same numbers. */
@@ -39,15 +44,17 @@ struct kind {
 	CUresult (*close)(const struct taken *taken);
 };
 
-static struct taken blocks[BLOCKS_MAX];
+static struct taken blocks[OPENINGS_MAX * BLOCKS_MAX];
 static struct message messages[BLOCKS_MAX];
 
 static void say(const char *who, const char *when, size_t count, CUresult cr)
 {
+	size_t free_bytes = 0, total_bytes = 0;
+	cuMemGetInfo_v2(&free_bytes, &total_bytes);
 	printf("{\"who\": \"%s\", \"when\": \"%s\", \"count\": %zu, \"result\": %d, \"charged\": %llu, "
-	       "\"physical\": %llu}\n",
+	       "\"physical\": %llu, \"told\": %zu}\n",
 	       who, when, count, (int)cr, (unsigned long long)charged_bytes(),
-	       (unsigned long long)physical_bytes());
+	       (unsigned long long)physical_bytes(), total_bytes - free_bytes);
 	fflush(stdout);
 }
 
@@ -108,7 +115,12 @@ static CUresult import_handle(const struct message *message, struct taken *taken
 						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (cr == CUDA_SUCCESS)
 		cr = cuMemAddressReserve((CUdeviceptr *)&taken->address, message->bytes, 0, 0, 0);
-	return cr == CUDA_SUCCESS ? cuMemMap(taken->address, message->bytes, 0, taken->handle, 0) : cr;
+	if (cr != CUDA_SUCCESS)
+		return cr;
+	cr = cuMemMap(taken->address, message->bytes, 0, taken->handle, 0);
+	if (cr != CUDA_SUCCESS)
+		cuMemRelease(taken->handle);
+	return cr;
 }
 
 static CUresult close_handle(const struct taken *taken)
@@ -177,44 +189,72 @@ static const struct kind *kind_named(const char *name)
 }
 
 /* Until one fails: how many. */
-static size_t each(CUresult (*call)(const struct taken *), size_t count, CUresult *ret_last)
+static size_t each(CUresult (*call)(const struct taken *), const struct taken *from, size_t count, CUresult *ret_last)
 {
 	size_t done = 0;
 	*ret_last = CUDA_SUCCESS;
 	while (done < count && *ret_last == CUDA_SUCCESS)
-		if ((*ret_last = call(&blocks[done])) == CUDA_SUCCESS)
+		if ((*ret_last = call(&from[done])) == CUDA_SUCCESS)
 			done++;
 	return done;
 }
 
-static int be_importer(const struct kind *kind, int line, size_t count)
+static void try_one_more(const char *when, size_t count, size_t bytes)
 {
-	CUresult cr = CUDA_SUCCESS;
-	struct taken more = {0};
-	size_t done = 0;
-	for (; done < count && cr == CUDA_SUCCESS; done += cr == CUDA_SUCCESS) {
-		if (recv(line, &messages[done], sizeof *messages, MSG_WAITALL) != (ssize_t)sizeof *messages)
-			return 2;
-		blocks[done] = (struct taken){.bytes = messages[done].bytes};
-		cr = kind->import(&messages[done], &blocks[done]);
-	}
-	say("importer", "imported", done, cr);
-	send(line, "", 1, 0);
-	char word;
-	if (recv(line, &word, 1, 0) != 1)
-		return 2;
-	cr = take_plain(messages[0].bytes, &more);
-	say("importer", "took one more", done, cr);
+	struct taken more = {.bytes = bytes};
+	CUresult cr = take_plain(bytes, &more);
+	say("importer", when, count, cr);
 	if (cr == CUDA_SUCCESS)
 		give_plain(&more);
-	done -= each(kind->close, done, &cr);
+}
+
+/* All of them, as often as was asked for; how many went well in a row. */
+static size_t import_all(const struct kind *kind, size_t count, int openings, CUresult *ret_last)
+{
+	size_t done = 0;
+	*ret_last = CUDA_SUCCESS;
+	for (int i = 0; i < openings; i++)
+		for (size_t j = 0; j < count && *ret_last == CUDA_SUCCESS; j++) {
+			blocks[done] = (struct taken){.bytes = messages[j].bytes};
+			*ret_last = kind->import(&messages[j], &blocks[done]);
+			done += *ret_last == CUDA_SUCCESS;
+		}
+	return done;
+}
+
+/* The maker says so, or is gone. */
+static void wait_for_maker(int line, int maker)
+{
+	char word;
+	struct pollfd gone = {.fd = maker, .events = POLLIN};
+	if (recv(line, &word, 1, 0) != 1)
+		poll(&gone, 1, -1);
+}
+
+static int be_importer(const struct kind *kind, int line, size_t count, int openings)
+{
+	CUresult cr;
+	const int maker = (int)syscall(SYS_pidfd_open, getppid(), 0);
+	if (maker < 0 || recv(line, messages, count * sizeof *messages, MSG_WAITALL) !=
+				 (ssize_t)(count * sizeof *messages))
+		return 2;
+	size_t done = import_all(kind, count, openings, &cr);
+	say("importer", "imported", done, cr);
+	send(line, "", 1, 0);
+	wait_for_maker(line, maker);
+	try_one_more("took one more", done, messages[0].bytes);
+	for (size_t left = done; left > count; left = done) {
+		done -= each(kind->close, &blocks[left - count], count, &cr);
+		try_one_more("closed once", done, messages[0].bytes);
+	}
+	done -= each(kind->close, blocks, done, &cr);
 	cuCtxSynchronize();
 	say("importer", "closed", done, cr);
 	return 0;
 }
 
 /* In the container with these directories (NULL: in ours). */
-static pid_t start_importer(const char *kind, char **directories, int line, size_t count)
+static pid_t start_importer(const char *kind, const char *openings, char **directories, int line, size_t count)
 {
 	const char *program = "/proc/self/exe";
 	char line_text[16], count_text[24];
@@ -226,7 +266,7 @@ static pid_t start_importer(const char *kind, char **directories, int line, size
 			setenv("HAMID_TEST_LIMITS_DIR", directories[0], 1);
 			setenv("HAMID_TEST_USAGE_DIR", directories[1], 1);
 		}
-		execl(program, program, "import", kind, line_text, count_text, (char *)NULL);
+		execl(program, program, "import", kind, line_text, count_text, openings, (char *)NULL);
 		_exit(127);
 	}
 	return child;
@@ -255,38 +295,52 @@ static size_t make_all(const struct kind *kind, size_t bytes)
 	return count;
 }
 
-static int be_maker(const struct kind *kind, size_t bytes, char **directories)
+static size_t free_all(const struct kind *kind, size_t count)
+{
+	CUresult cr;
+	count -= each(kind->give, blocks, count, &cr);
+	cuCtxSynchronize();
+	say("maker", "freed", count, cr);
+	return count;
+}
+
+static int be_maker(const struct kind *kind, size_t bytes, const char *goes, const char *openings, char **directories)
 {
 	int lines[2], status = -1;
 	size_t count = make_all(kind, bytes);
-	CUresult cr = CUDA_SUCCESS;
 	char word;
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, lines) < 0)
 		return 2;
-	pid_t child = start_importer(kind->name, directories, lines[1], count);
+	fcntl(lines[0], F_SETFD, FD_CLOEXEC); /* or the importer would not see that we end */
+	pid_t child = start_importer(kind->name, openings, directories, lines[1], count);
 	close(lines[1]);
 	send(lines[0], messages, count * sizeof *messages, 0);
 	if (recv(lines[0], &word, 1, 0) != 1)
 		return 2;
 	say("maker", "while imported", count, CUDA_SUCCESS);
+	if (strcmp(goes, "ends") == 0)
+		return 0;
+	if (strcmp(goes, "dies") == 0)
+		raise(SIGKILL);
+	if (strcmp(goes, "frees") == 0)
+		count = free_all(kind, count);
 	send(lines[0], "", 1, 0);
 	waitpid(child, &status, 0);
 	say("maker", "importer gone", count, (CUresult)status);
-	count -= each(kind->give, count, &cr);
-	cuCtxSynchronize();
-	say("maker", "freed", count, cr);
+	if (count)
+		free_all(kind, count);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc == 5 && strcmp(argv[1], "import") == 0) {
+	if (argc == 6 && strcmp(argv[1], "import") == 0) {
 		route_start();
-		return be_importer(kind_named(argv[2]), atoi(argv[3]), strtoul(argv[4], NULL, 10));
+		return be_importer(kind_named(argv[2]), atoi(argv[3]), strtoul(argv[4], NULL, 10), atoi(argv[5]));
 	}
-	if (argc != 3 && argc != 5)
+	if (argc != 5 && argc != 7)
 		return 2;
 	route_start();
-	return be_maker(kind_named(argv[1]), strtoul(argv[2], NULL, 10) * MIB,
-			argc == 5 ? argv + 3 : NULL);
+	return be_maker(kind_named(argv[1]), strtoul(argv[2], NULL, 10) * MIB, argv[3], argv[4],
+			argc == 7 ? argv + 5 : NULL);
 }

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hamid.errors import AbiMismatch, HookError, PageCorrupt
 from hamid.hooks.abi import usage
-from hamid.hooks.abi.contract import DEVICES_MAX, SLOTS_MAX
+from hamid.hooks.abi.contract import DEVICES_MAX, SHARES_MAX, SLOTS_MAX, USAGE_VERSION
 from hamid.hooks.abi.usage import ProcessUsage, UsageReport, decode_usage_page, used_part_bytes
 from tests.hooks.abi.test_pages import CARD, INSTANCE, MIB
 
@@ -20,11 +20,14 @@ def usage_page(
     **header: int,
 ) -> bytes:
     """A page with slots (state, pid, bytes by device index)."""
-    header_bytes = 4096 if header.get("abi_version") in (1, 2) else usage.USAGE_HEADER_BYTES
+    version = header.get("abi_version", USAGE_VERSION)
+    header_bytes = 4096 if version in (1, 2) else usage.USAGE_HEADER_BYTES
     size = header_bytes + SLOTS_MAX * usage.USAGE_SLOT_BYTES
+    if version not in (1, 2, 3):
+        size += SHARES_MAX * usage.USAGE_SHARE.size
     fields = {
         "magic": usage.USAGE_MAGIC,
-        "abi_version": 3,
+        "abi_version": version,
         "size": size,
         "header_bytes": header_bytes,
         "slot_bytes": usage.USAGE_SLOT_BYTES,
@@ -40,6 +43,7 @@ def usage_page(
         *fields.values(),
         len(names) if device_count is None else device_count,
         len(slots) if slots_end is None else slots_end,
+        0,
         b"",
     )
     for index, name in enumerate(names):
@@ -78,6 +82,16 @@ def test_a_report_has_each_process_and_what_it_holds():
     assert report.used_bytes("GPU-unknown") == 0
 
 
+def test_what_processes_have_open_of_one_that_ended_counts_for_the_container():
+    page = usage_page((1, 10, {0: 5}), (3, 0, {0: 7, 1: 9}), (3, 0, {0: 1}))
+
+    report = decode_usage_page(page)
+
+    assert report.processes == (process(0, 10, (CARD, 5)),)
+    assert report.left_bytes_by_uuid == ((CARD, 7), (INSTANCE, 9))
+    assert (report.used_bytes(CARD), report.used_bytes(INSTANCE)) == (12, 9)
+
+
 def test_the_part_in_use_is_enough_of_a_page():
     page = usage_page((1, 10, {0: MIB}), (1, 11, {1: 7}))
 
@@ -96,7 +110,9 @@ def test_the_part_in_use_is_enough_of_a_page():
         pytest.param(b"x" * 100, 100, id="less than a header"),
         pytest.param(usage_page(), usage.USAGE_HEADER_BYTES, id="a page that nobody joined"),
         pytest.param(
-            usage_page(slots_end=2**32 - 1), usage.USAGE_PAGE_BYTES, id="more slots than there are"
+            usage_page(slots_end=2**32 - 1),
+            usage.USAGE_HEADER_BYTES + SLOTS_MAX * usage.USAGE_SLOT_BYTES,
+            id="more slots than there are",
         ),
     ],
 )
@@ -111,7 +127,8 @@ def test_the_part_in_use_is_never_more_than_a_page(header, expected):
         pytest.param(bytes(usage.USAGE_PAGE_BYTES), id="a page that is being made"),
         pytest.param(usage_page(), id="a page that nobody joined"),
         pytest.param(usage_page((2, 10, {0: MIB})), id="a process that said good-bye"),
-        pytest.param(usage_page((3, 10, {0: MIB})), id="a state that there is not"),
+        pytest.param(usage_page((4, 10, {0: MIB})), id="a state that there is not"),
+        pytest.param(usage_page((3, 10, {0: MIB})), id="a process in the place of what is left"),
         pytest.param(usage_page((1, 0, {0: MIB})), id="a process without a pid"),
         pytest.param(usage_page((1, 2**31, {0: MIB})), id="a pid that there cannot be"),
     ],
@@ -120,7 +137,7 @@ def test_a_page_without_processes_reports_none(page):
     assert decode_usage_page(page) == UsageReport()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_page_of_this_version_or_one_before_is_read(version):
     page = usage_page((1, 10, {0: MIB}), abi_version=version)
     used = page[: used_part_bytes(page[: usage.USAGE_HEADER_BYTES])]
@@ -142,7 +159,7 @@ def test_what_else_holds_a_process_is_told_as_far_as_it_is_known():
         pytest.param(b"x", PageCorrupt, id="too short"),
         pytest.param(usage_page() + b"\0", PageCorrupt, id="too long"),
         pytest.param(usage_page(magic=5), PageCorrupt, id="another magic"),
-        pytest.param(usage_page(abi_version=4), AbiMismatch, id="another version"),
+        pytest.param(usage_page(abi_version=5), AbiMismatch, id="another version"),
         pytest.param(usage_page(features=1), AbiMismatch, id="a feature that we do not know"),
         pytest.param(usage_page(size=1), PageCorrupt, id="another size"),
         pytest.param(usage_page(slot_bytes=1), PageCorrupt, id="other slots"),

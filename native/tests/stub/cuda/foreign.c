@@ -21,6 +21,8 @@ _Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcMemHandle), "it travels 
 
 struct foreign {
 	struct span span;
+	struct ipc_handle handle; /* of those opened by one */
+	int openings;
 };
 
 CUresult foreign_open(uint64_t bytes, CUdevice device, CUcontext context, CUdeviceptr *ret_address)
@@ -30,6 +32,7 @@ CUresult foreign_open(uint64_t bytes, CUdevice device, CUcontext context, CUdevi
 	bool is_done = false;
 
 	if (foreign && memory) {
+		foreign->openings = 1;
 		foreign->span = (struct span){.address = (uint64_t)(uintptr_t)memory,
 					      .bytes = bytes,
 					      .kind = SPAN_FOREIGN,
@@ -55,12 +58,15 @@ CUresult foreign_close(uint64_t address)
 	space_lock();
 	struct span *span = span_at(address);
 	bool is_it = span && span->kind == SPAN_FOREIGN && span->address == address;
+	bool is_last = is_it && --((struct foreign *)span->owner)->openings == 0;
 
-	if (is_it)
+	if (is_last)
 		span_remove(span);
 	space_unlock();
 	if (!is_it)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (!is_last)
+		return CUDA_SUCCESS;
 	munmap((void *)(uintptr_t)address, span->bytes);
 	free(span->owner);
 	return CUDA_SUCCESS;
@@ -84,6 +90,34 @@ SIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr addres
 	return CUDA_SUCCESS;
 }
 
+/* Opened by this handle in this context already? Then once more, at the same address. */
+static bool open_again(const struct ipc_handle *handle, CUcontext context, CUdeviceptr *ret_address)
+{
+	bool is_open = false;
+
+	space_lock();
+	for (size_t i = 0; !is_open && span_by_index(i); i++) {
+		struct span *span = span_by_index(i);
+		struct foreign *foreign = span->kind == SPAN_FOREIGN ? span->owner : NULL;
+
+		is_open = foreign && span->context == context &&
+			  memcmp(&foreign->handle, handle, sizeof *handle) == 0;
+		if (is_open) {
+			foreign->openings++;
+			*ret_address = span->address;
+		}
+	}
+	space_unlock();
+	return is_open;
+}
+
+static void remember(const struct ipc_handle *handle, CUdeviceptr address)
+{
+	space_lock();
+	((struct foreign *)span_at(address)->owner)->handle = *handle;
+	space_unlock();
+}
+
 SIM_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle,
 					  unsigned int flags)
 {
@@ -98,7 +132,13 @@ SIM_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle h
 		return CUDA_ERROR_INVALID_CONTEXT; /* a process cannot open its own */
 	if (memcmp(given.uuid, sim_device(context->device)->uuid_bytes, sizeof given.uuid) != 0)
 		return CUDA_ERROR_INVALID_DEVICE;
-	return foreign_open(given.bytes, context->device, context, address);
+	if (open_again(&given, context, address))
+		return CUDA_SUCCESS;
+	CUresult cr = foreign_open(given.bytes, context->device, context, address);
+
+	if (cr == CUDA_SUCCESS)
+		remember(&given, *address);
+	return cr;
 }
 
 SIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,

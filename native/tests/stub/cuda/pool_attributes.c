@@ -193,7 +193,9 @@ SIM_EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdevic
 	if (!data || !space_place(address, &place) || !place.pool || !place.pool->handle_types)
 		return CUDA_ERROR_INVALID_VALUE;
 	memset(data, 0, sizeof *data);
-	memcpy(data->reserved, &place.bytes, sizeof place.bytes);
+	const uint64_t told[] = {place.bytes, place.address, (uint64_t)getpid()};
+
+	memcpy(data->reserved, told, sizeof told);
 	return CUDA_SUCCESS;
 }
 

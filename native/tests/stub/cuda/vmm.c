@@ -93,6 +93,10 @@ void allocation_end_if_unused(struct allocation *allocation)
 {
 	if (allocation->handles > 0 || allocation->mappings > 0)
 		return;
+	if (allocation->of) {
+		allocation->of->mappings--;
+		allocation_end_if_unused(allocation->of);
+	}
 	if (allocation->device >= 0)
 		sim_give_back(sim_device(allocation->device), allocation->bytes);
 	if (allocation->fd >= 0)
@@ -162,6 +166,26 @@ SIM_EXPORT CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocati
 	return CUDA_SUCCESS;
 }
 
+/* As object_each() takes them: is this an allocation of this process, with this file? */
+struct search {
+	struct stat wanted;
+	struct allocation *found;
+};
+
+static void compare(void *handle, void *argument)
+{
+	struct allocation *allocation = handle;
+	struct search *search = argument;
+	struct stat st;
+
+	if (allocation->of)
+		allocation = allocation->of;
+	if (allocation->device >= 0 && allocation->fd >= 0 &&
+	    fstat(allocation->fd, &st) == 0 && st.st_ino == search->wanted.st_ino &&
+	    st.st_dev == search->wanted.st_dev)
+		search->found = allocation;
+}
+
 /* The descriptor stays the program's. */
 SIM_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *in,
 						   int type)
@@ -184,7 +208,18 @@ SIM_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle 
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	CUresult cr = allocation_new(&props, (uint64_t)st.st_size, -1, copy, handle);
 
-	if (cr != CUDA_SUCCESS)
+	if (cr != CUDA_SUCCESS) {
 		close(copy);
+		return cr;
+	}
+	struct search search = {.wanted = st};
+
+	object_each(OBJECT_ALLOCATION, compare, &search);
+	space_lock();
+	if (search.found) {
+		allocation_of(*handle)->of = search.found;
+		search.found->mappings++;
+	}
+	space_unlock();
 	return cr;
 }

@@ -3,7 +3,8 @@
  *
  * An allocation is held by its handle and by each of its mappings, and counts until the last of
  * them is gone. One that can be exported is a file in memory, which importers share; what is
- * imported counts for its exporter only.
+ * imported counts for its exporter only. In the exporting process it is one more handle, which keeps the first's
+ * memory.
  */
 #pragma once
 
@@ -18,6 +19,7 @@ struct allocation {
 	int fd;          /* -1: not exportable */
 	int handles;     /* cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
 	int mappings;
+	struct allocation *of; /* imported where it was made: what it is another handle of */
 };
 
 /* A new allocation with one handle; `fd` becomes its own. */
