@@ -47,10 +47,16 @@ if TYPE_CHECKING:
 
 BENCH: Final = "explain"
 SEED: Final = 42
+CONTAINER_COUNTS: Final = (2, 4, 8)
+"""Each asks for 1,000 MiB more than the one before, so that no two are alike."""
 WAITING: Final[dict[str, dict[str, Any]]] = {
     "part-of-a-card": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 30_000, "nvidia.com/gpucores": 50},
     "whole-card": {"nvidia.com/gpu": 1},
     "eight-cards": {"nvidia.com/gpu": 8},
+    **{
+        f"{count}-containers": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 20_000}
+        for count in CONTAINER_COUNTS
+    },
 }
 
 
@@ -100,10 +106,17 @@ def pods_on(node: SimNode, rng: random.Random) -> Iterator[JsonObject]:
 
 def waiting_pod(name: str) -> JsonObject:
     """A pod that waits."""
-    limits = {resource: str(amount) for resource, amount in WAITING[name].items()}
+    count = int(name.split("-", maxsplit=1)[0]) if name.endswith("-containers") else 1
+    containers = []
+    for number in range(count):
+        asked = dict(WAITING[name])
+        if number:
+            asked["nvidia.com/gpumem"] += 1_000 * number
+        limits = {resource: str(amount) for resource, amount in asked.items()}
+        containers.append({"name": f"c{number}", "resources": {"limits": limits}})
     return {
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": name},
-        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+        "spec": {"containers": containers},
     }
 
 

@@ -134,6 +134,8 @@ def explain_lines(answer: JsonObject) -> Iterator[str]:
     if answer.get("changes"):
         yield "It would fit with any one of these:"
         yield from (f"  - {c['text']}; node {c['node']} would take it" for c in answer["changes"])
+    if answer.get("remark"):
+        yield answer["remark"]
     yield from _placed_lines(answer)
     yield from _decision_lines(answer)
 

@@ -62,6 +62,7 @@ def pending_answer(found: Outlook) -> JsonObject:
             "making_room": _room_made(found.room_made),
             "reasons": [],
             "changes": [],
+            "remark": "",
         }
     refusals = outcome.refusals if isinstance(outcome, Unplaceable) else {}
     return {
@@ -74,6 +75,7 @@ def pending_answer(found: Outlook) -> JsonObject:
             *map(_reason, card_reasons(found.request, refusals)),
         ],
         "changes": [_change(change) for change in found.changes],
+        "remark": found.remark,
     }
 
 

@@ -5,22 +5,21 @@ it has against the others (taints, selectors, volumes, processors) no change of 
 Where it has not asked yet, as in a copy of a cluster, at least those are set aside whose processors
 or main memory do not suffice.
 
-What a quota keeps away no change of cards helps; so then no change is told. Nor is one of a pod of
-more than `MOST_CONTAINERS` that ask: to try all that could be changed would take minutes.
+A change that is told keeps within the quotas, too. Where there is none, a remark says why not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hamid.model.request import PolicyName
 from hamid.sched.placement.departure import Tenant, departure
 from hamid.sched.placement.explain import cluster_sentence
 from hamid.sched.placement.fragmentation import Fragmentation
-from hamid.sched.placement.over_quota import QuotaRefusal
+from hamid.sched.placement.over_quota import QuotaRefusal, missing_clause
 from hamid.sched.placement.place import Unplaceable, place
-from hamid.sched.placement.smallest_change import smallest_changes
+from hamid.sched.placement.smallest_change import Suggestions, suggestions
 from hamid.sched.placement.typical import Arrivals
 from hamid.sched.placement.within import quota_refusal, within
 
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from hamid.sched.placement.place import Placement
     from hamid.sched.placement.policy import Policies
     from hamid.sched.records import PodRecord
-
-
-MOST_CONTAINERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +62,7 @@ class Outlook:
 
     Attributes:
         changes: any one of them would make the pod fit; none where it fits.
+        remark: why there is none; empty where there is one, or the pod fits.
         set_aside_count: nodes that were not judged.
         is_offered: whether kube-scheduler has set them aside.
         over_quota: what a quota has against the pod; None where that is nothing.
@@ -76,6 +73,7 @@ class Outlook:
     outcome: Placement | Unplaceable
     over_quota: QuotaRefusal | None = None
     changes: tuple[Change, ...] = ()
+    remark: str = ""
     set_aside_count: int = 0
     is_offered: bool = False
     room_made: RoomMade | None = None
@@ -129,16 +127,20 @@ def outlook(
         judged = [node for node in nodes if node.has_host_for(request.host)]
     outcome = _outcome(request, judged, policies)
     over_quota = _over_quota(request, outcome, judged, policies, bounds)
-    changes: tuple[Change, ...] = ()
-    is_small = len(request.requests) <= MOST_CONTAINERS
-    if isinstance(outcome, Unplaceable) and over_quota is None and is_small:
-        changes = smallest_changes(request, judged, policies, refusals=outcome.refusals)
-        going = departure(request, judged, tenants, policies, refusals=outcome.refusals)
-        changes += () if going is None else (going,)
+    found, going = Suggestions(), None
+    if over_quota is not None:
+        resort = missing_clause(over_quota.overdrafts)
+        found = suggestions(request, judged, policies, bounds=bounds, last_resort=resort)
+    elif isinstance(outcome, Unplaceable):
+        refusals = outcome.refusals
+        found = suggestions(request, judged, policies, refusals=refusals, bounds=bounds)
+        going = departure(request, judged, tenants, policies, refusals=refusals)
+    changes = (*found.changes, *(() if going is None else (going,)))
     return Outlook(
         request=request,
         outcome=outcome,
         changes=changes,
+        remark="" if changes else found.remark,
         set_aside_count=len(nodes) - len(judged),
         is_offered=bool(offered),
         over_quota=over_quota,

@@ -54,6 +54,7 @@ _WRITES_A_TICK: Final = 20
 _REPEAT_S: Final = 3_000.0
 """Less than the hour for which API servers keep events unless told otherwise."""
 _NAME_LENGTH: Final = 200
+_OTHERS: Final = "It would fit if one pod of another namespace ended"
 
 
 class _Text(NamedTuple):
@@ -254,7 +255,8 @@ def message_of(found: Outlook, namespace: str) -> str:
         if change.kind is not ChangeKind.DEPARTURE or change.pod_key.startswith(f"{namespace}/")
     ]
     if not told:
-        return found.sentence
+        why = _OTHERS if found.changes else found.remark
+        return f"{found.sentence}. {why}" if why else found.sentence
     helps = "It would fit if you" if len(told) == 1 else "It would fit if you do one of these:"
     return f"{found.sentence}. {helps} {'; or '.join(told)}"
 

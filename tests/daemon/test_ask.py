@@ -78,6 +78,12 @@ FIT = {
 }
 
 
+def test_why_no_change_helps_is_told():
+    answer = {**PENDING, "changes": [], "remark": "No change of the pod would make it fit: x"}
+
+    assert answer["remark"] in list(explain_lines(answer))
+
+
 def test_it_is_told_who_is_evicted_for_a_pod():
     room = {"node": "n", "leaving": ["default/a", "team/b"]}
 

@@ -90,8 +90,10 @@ async def test_a_pod_that_waits_for_its_quota_is_told_by_how_much(world):
 
     answer = await explained(world, "big")
 
-    assert (answer["state"], answer["fits_now"], answer["changes"]) == ("pending", [], [])
+    assert (answer["state"], answer["fits_now"], answer["remark"]) == ("pending", [], "")
     assert answer["sentence"] == answer["decision"]["sentence"]
+    (change,) = answer["changes"]
+    assert change["text"] == "ask for 904 MiB less (4096 instead of 5000) in container main"
     (reason,) = answer["reasons"]
     assert (reason["kind"], reason["lacking"], reason["unit"]) == (
         "quota",

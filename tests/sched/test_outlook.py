@@ -13,6 +13,7 @@ from hamid.sched.records import PodRecord
 from tests.sched.builders import (
     make_allocation,
     make_container,
+    make_devices,
     make_node,
     make_request,
     make_share,
@@ -41,16 +42,31 @@ def test_what_lacks_and_all_that_would_help_is_told():
     assert [change.kind for change in found.changes] == [ChangeKind.MEMORY, ChangeKind.DEPARTURE]
 
 
-@pytest.mark.parametrize(("count", "is_told"), [(4, True), (5, False)])
-def test_of_a_pod_of_many_containers_no_change_is_told(count, is_told):
-    """A hundred of them took hours, and any tenant may create such a pod."""
-    containers = [make_container(f"c{n}") for n in range(count - 1)]
+def many(count, mib=1_000):
+    """A pod of so many containers, one of which is too large."""
+    containers = [make_container(f"c{n}", memory=MemoryMib(mib=mib + n)) for n in range(count - 1)]
     large = make_container("large", memory=MemoryMib(mib=50_000))
+    return make_request(*containers, large)
 
-    found = outlook(make_request(*containers, large), [make_node()], Policies())
 
-    assert found.sentence.startswith("no card of 1 fits")
-    assert bool(found.changes) is is_told
+@pytest.mark.parametrize("count", [4, 5, 12])
+def test_of_a_pod_of_many_containers_a_change_is_told_too(count):
+    found = outlook(many(count, mib=10), [make_node(devices=make_devices(4))], Policies())
+
+    (change,) = found.changes
+    assert change.kind is ChangeKind.MEMORY
+    assert change.lowered[-1].container_name == "large"
+    assert change.lowered[-1].fitting > 39_000
+
+
+def test_of_a_pod_of_very_many_containers_not_everything_is_tried():
+    """Any tenant may create such a pod."""
+    nodes = [make_node(f"n{n}", devices=make_devices(2)) for n in range(3)]
+
+    found = outlook(many(30, mib=30_000), nodes, Policies())
+
+    assert found.changes == ()
+    assert found.remark == "What would make it fit was not found among the changes that were tried"
 
 
 def test_only_nodes_that_were_offered_are_judged():
@@ -77,12 +93,55 @@ def bounds(left):
     return [Bound(quota_name="cards", limit=limit)]
 
 
-def test_a_quota_is_told_first_and_no_change_of_cards_that_would_not_help():
+def test_a_quota_is_told_first_and_changes_keep_within_it():
     found = outlook(asking(50_000), [make_node()], Policies(), bounds=bounds(9))
 
     assert found.sentence.startswith("quota of namespace default: limits.nvidia.com/gpumem in")
     assert ". Besides, no card of 1 fits: 1 is too small" in found.sentence
+    assert [change.sentence for change in found.changes] == [
+        "ask for 49991 MiB less (9 instead of 50000) in container main"
+    ]
+
+
+def test_of_several_cards_a_quota_may_leave_fewer_or_less_of_each():
+    several = make_request(make_container(device_count=3, memory=MemoryMib(mib=10)), uid="new")
+    node = make_node(devices=make_devices(3))
+
+    found = outlook(several, [node], Policies(), bounds=bounds(20))
+
+    assert {change.kind: change.lowered[0].fitting for change in found.changes} == {
+        ChangeKind.MEMORY: 6,
+        ChangeKind.CARDS: 2,
+    }
+
+
+def test_where_a_quota_leaves_nothing_it_is_said_how_much_it_must():
+    found = outlook(asking(10), [make_node()], Policies(), bounds=bounds(0))
+
     assert found.changes == ()
+    assert found.remark == (
+        "No change of the pod would make it fit: its quotas must leave at least "
+        "10 MiB of card memory more"
+    )
+
+
+def test_a_smaller_percentage_may_keep_within_a_quota():
+    half = make_request(make_container(memory=MemoryPercent(percent=50)), uid="new")
+
+    found = outlook(half, [make_node()], Policies(), bounds=bounds(4_000))
+
+    assert [change.lowered[0].fitting for change in found.changes] == [10]
+
+
+def test_whose_end_would_help_is_a_change_and_needs_no_remark():
+    held = make_allocation(make_share(core_percent=100), uid="old")
+    node = with_allocation(make_node(), held)
+
+    found = outlook(asking(1), [node], Policies(), tenants=[Tenant(pod_key="a/b", allocation=held)])
+    alone = outlook(asking(1), [node], Policies())
+
+    assert ([change.kind for change in found.changes], found.remark) == ([ChangeKind.DEPARTURE], "")
+    assert alone.remark.startswith("No change of the pod would make it fit: room comes when")
 
 
 def test_a_quota_may_be_all_that_is_lacking():

@@ -363,7 +363,9 @@ def test_pods_of_other_namespaces_are_not_named():
             changes=tuple(map(change, pod_keys)),
         )
 
-    assert message_of(outlook("other/p"), "team") == "no node was offered"
+    assert message_of(outlook("other/p"), "team") == (
+        "no node was offered. It would fit if one pod of another namespace ended"
+    )
     assert message_of(outlook("team/p"), "team") == (
         "no node was offered. It would fit if you delete pod team/p (priority 0)"
     )
@@ -387,4 +389,12 @@ async def test_a_pod_that_waits_for_its_quota_is_told_so(desk):
 
     message = (await desk.told())["big"]
     assert "limits.nvidia.com/gpumem in ResourceQuota cards allows 999 MiB" in message
-    assert "It would fit" not in message
+    assert message.endswith(
+        "It would fit if you ask for 1 MiB less (999 instead of 1000) in container main"
+    )
+
+
+def test_where_no_change_helps_it_is_said_why():
+    found = Outlook(request=make_request(), outcome=Unplaceable(refusals={}), remark="Why not")
+
+    assert message_of(found, "team") == "no node was offered. Why not"

@@ -11,11 +11,15 @@ from hamid.model.quantities import MemoryMib, MemoryPercent
 from hamid.model.shortfall import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hamid.model.device import DeviceUuid
     from hamid.model.node import NodeSnapshot
     from hamid.model.request import ContainerRequest, PodRequest
+
+
+MAX_NAMES_SHOWN: Final = 3
+"""Containers named in a sentence."""
 
 
 class ChangeKind(StrEnum):
@@ -60,7 +64,7 @@ class Change:
 
     Attributes:
         node_name: one that would take it then.
-        lowered: what the pod would ask less of.
+        lowered: what the pod would ask less of, all of it at once.
         annotations: of the pod, to be dropped.
         device_uuids: of the node, to be uncordoned.
         pod_key, pod_priority: of the pod on the node that would have to go.
@@ -87,10 +91,28 @@ class Change:
             return f"uncordon {', '.join(self.device_uuids)} of node {self.node_name}"
         if self.pod_key:
             return f"delete pod {self.pod_key} (priority {self.pod_priority})"
-        said = " and ".join(
-            f"{_less(low)} ({low.fitting} instead of {low.asked})" for low in self.lowered
-        )
-        return f"ask for {said} in container {self.lowered[0].container_name}"
+        return f"ask for {' and '.join(self._lowered())}"
+
+    def _lowered(self) -> Iterator[str]:
+        """What is asked less of where; what is the same in several containers is said once."""
+        by_container: dict[str, list[str]] = {}
+        for low in self.lowered:
+            said = f"{_less(low)} ({low.fitting} instead of {low.asked})"
+            by_container.setdefault(low.container_name, []).append(said)
+        by_said: dict[str, list[str]] = {}
+        for name, each in by_container.items():
+            by_said.setdefault(" and ".join(each), []).append(name)
+        for said, names in by_said.items():
+            yield f"{said} in {_containers(names)}"
+
+
+def _containers(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"container {names[0]}"
+    more = len(names) - MAX_NAMES_SHOWN
+    if more > 0:
+        return f"each of containers {', '.join(names[:MAX_NAMES_SHOWN])} and {more} more"
+    return f"each of containers {', '.join(names[:-1])} and {names[-1]}"
 
 
 def _less(low: Lowered) -> str:
@@ -139,20 +161,24 @@ def asked_of(container: ContainerRequest, amount: Amount) -> int:
 
 def with_amount(request: PodRequest, name: str, amount: Amount, value: int) -> PodRequest:
     """The request with another amount in the container of that name."""
-
-    def changed(container: ContainerRequest) -> ContainerRequest:
-        match amount:
-            case Amount.CARDS:
-                return replace(container, device_count=value)
-            case Amount.CORES:
-                return replace(container, core_percent=value)
-            case Amount.MEMORY_PERCENT:
-                return replace(container, memory=MemoryPercent(percent=value))
-            case Amount.MEMORY_MIB:
-                return replace(container, memory=MemoryMib(mib=value))
-
-    requests = (changed(c) if c.container_name == name else c for c in request.requests)
+    requests = (
+        asking_for(each, amount, value) if each.container_name == name else each
+        for each in request.requests
+    )
     return replace(request, requests=tuple(requests))
+
+
+def asking_for(container: ContainerRequest, amount: Amount, value: int) -> ContainerRequest:
+    """The container with another amount."""
+    match amount:
+        case Amount.CARDS:
+            return replace(container, device_count=value)
+        case Amount.CORES:
+            return replace(container, core_percent=value)
+        case Amount.MEMORY_PERCENT:
+            return replace(container, memory=MemoryPercent(percent=value))
+        case Amount.MEMORY_MIB:
+            return replace(container, memory=MemoryMib(mib=value))
 
 
 DROPPABLE: Final[Mapping[str, Sequence[Resource]]] = {

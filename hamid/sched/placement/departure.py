@@ -22,6 +22,7 @@ from hamid.sched.placement.fit import share_on, shortfalls
 from hamid.sched.placement.fragmentation import Fragmentation
 from hamid.sched.placement.mutex import is_in_use
 from hamid.sched.placement.place import NodePlacement, place_on_node
+from hamid.sched.placement.trials import MOST_KINDS, alike
 from hamid.sched.placement.typical import Arrivals
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def departure(
         if (refusal := known.get(node.node_name)) is None or not refusal.is_hopeless
     }
     trials = _Trials(request, policies, known)
+    most = max(1, MAX_TRIALS * MOST_KINDS // max(MOST_KINDS, len(request.requests)))
     # The youngest first among the least important: a stable sort after another.
     order = sorted(tenants, key=lambda tenant: (tenant.created_at, tenant.pod_key), reverse=True)
     order.sort(key=lambda tenant: tenant.priority)
@@ -90,7 +92,7 @@ def departure(
                 pod_key=tenant.pod_key,
                 pod_priority=tenant.priority,
             )
-        if trials.count >= MAX_TRIALS:
+        if trials.count >= most:
             return None
     return None
 
@@ -102,6 +104,8 @@ class _Trials:
         self, request: PodRequest, policies: Policies, known: Mapping[str, Refusal]
     ) -> None:
         self._request = request
+        # One for all that are alike, and not all kinds: it is counted to leave pods out, no more.
+        self._containers = [each[0] for each in alike(request)[:MOST_KINDS]]
         # A refusal counts the cards that would do for its container; bound to a NUMA node, not all.
         is_counted = len(request.requests) == 1 and not request.is_numa_bound
         self._known = known if is_counted else {}
@@ -124,7 +128,7 @@ class _Trials:
                 self._counts(node, node.usages) if refusal is None else (refusal.fitting_count,)
             )
         held = tenant.allocation.device_uuids
-        wanted = [container.device_count for container in self._request.requests]
+        wanted = [container.device_count for container in self._containers]
         if any(has + len(held) < needs for has, needs in zip(found, wanted, strict=True)):
             return False
         before = [usage for usage in node.usages if usage.device.device_uuid in held]
@@ -148,7 +152,7 @@ class _Trials:
         looked_at = tuple(usages)
         return tuple(
             sum(self._does(node, usage, container) for usage in looked_at)
-            for container in self._request.requests
+            for container in self._containers
         )
 
     def _does(self, node: NodeSnapshot, usage: DeviceUsage, container: ContainerRequest) -> bool:

@@ -65,6 +65,12 @@ def overdraft_clause(over: Overdraft) -> str:
     )
 
 
+def missing_clause(overdrafts: Sequence[Overdraft]) -> str:
+    """What the quotas would have to leave: `its quotas must leave at least 904 MiB … more`."""
+    said = (f"{over.excess} {over.bound.limit.resource.value} more" for over in overdrafts)
+    return f"its quotas must leave at least {' and '.join(said)}"
+
+
 def never_sentence(namespace: str, overdrafts: Sequence[Overdraft]) -> str:
     """Why a pod could not even run if it were alone in its namespace."""
     said = " and ".join(

@@ -12,7 +12,8 @@ Invariants:
 1. A container's shares are on distinct devices.
 2. A pod that asks for no device has nothing to be placed; callers do not bring it here.
 3. Where the preferred choice for one container leaves no room for a later one, other choices are
-   tried, up to `MAX_TRIES`: on small nodes, a pod that fits is found to fit.
+   tried, up to `MAX_TRIES`, and then packings: a pod that fits is found to fit, unless it takes
+   about as many containers as cards to fill large nodes without a gap.
 4. A container is first offered the devices of the pod's plain init containers that no later
    container took over: the kubelet hands those slots on in just this way.
 """

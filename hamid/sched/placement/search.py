@@ -68,7 +68,7 @@ class Search:
     """Depth-first over the containers, the preferred devices first.
 
     Where preferences have used up the tries in vain, some more go to packing the containers, the
-    hardest first: see `_packed`. Sets of devices that may stand in for each other are tried once.
+    hardest first: see `packed`. Sets of devices that may stand in for each other are tried once.
 
     Devices of one container do not influence each other, so that a single container needs no
     second try; only a later container can make an earlier choice a bad one.
@@ -97,6 +97,7 @@ class Search:
         self._measure = measure
         self._most_memory_mib = most_memory_mib
         self._tries_left = PACKING_TRIES if is_tight else MAX_TRIES
+        self._packing_tries = 0
         self._row_ends = row_ends(request)
         are_sets = not {PolicyName.NUMA, PolicyName.TOPOLOGY_AWARE}.isdisjoint(policies.device)
         self._kinds = (
@@ -107,30 +108,37 @@ class Search:
         self._refused_at = -1
         self.refusal = Refusal(())
 
+    @property
+    def tries(self) -> int:
+        """How often devices were looked at for a container."""
+        return 1 + MAX_TRIES - self._tries_left + self._packing_tries
+
     def run(self) -> list[tuple[DeviceShare, ...]] | None:
         """The shares of each container, or None; then `refusal` says why."""
         usages = self._node.usages
         found = self._descend((), Views(init=usages, app=usages))
         if found is None and self._tries_left <= 0 and not self._is_tight:
-            return self._packed()
+            return self.packed()
         return found
 
-    def _packed(self) -> list[tuple[DeviceShare, ...]] | None:
-        """What is found where preferences led to nothing: the hardest containers go first.
+    def packed(self, tries: int = PACKING_TRIES) -> list[tuple[DeviceShare, ...]] | None:
+        """What is found where preferences lead to nothing: the hardest containers go first.
 
         Each onto the devices that it leaves the least of. What containers are given must do in the
         order of the request, too.
         """
         requests = self._request.requests
         order = sorted(range(len(requests)), key=self._ease)
-        packed = Search(
+        packing = Search(
             request=replace(self._request, requests=tuple(requests[i] for i in order)),
             node=self._node,
             policies=self._conditions,
             measure=self._measure,
             most_memory_mib=self._most_memory_mib,
             is_tight=True,
-        ).run()
+        )
+        packing._tries_left = tries
+        self._packing_tries, packed = tries, packing.run()
         if packed is None:
             return None
         found = [packed[order.index(i)] for i in range(len(requests))]

@@ -1,5 +1,7 @@
 """What is suggested helps, and less does not: on random nodes, and on what people meet."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -7,8 +9,10 @@ from hypothesis import strategies as st
 from hamid.model import names as wire
 from hamid.model.device import DeviceUsage
 from hamid.model.quantities import MemoryMib, MemoryPercent
+from hamid.model.quota import Bound, Limit, QuotaResource
 from hamid.model.request import ContainerKind, DeviceSelection, PolicyName
 from hamid.sched.placement.change import (
+    DROPPABLE,
     Amount,
     ChangeKind,
     amount_of,
@@ -17,10 +21,22 @@ from hamid.sched.placement.change import (
     with_amount,
     without,
 )
-from hamid.sched.placement.place import Placement, place
+from hamid.sched.placement.fragmentation import Fragmentation
+from hamid.sched.placement.place import NodePlacement, Placement, place
 from hamid.sched.placement.policy import Policies
-from hamid.sched.placement.smallest_change import smallest_changes
-from tests.sched.builders import make_container, make_device, make_node, make_request, whole_card
+from hamid.sched.placement.refusal import Kind
+from hamid.sched.placement.smallest_change import smallest_changes, suggestions
+from hamid.sched.placement.trials import alike
+from hamid.sched.placement.typical import Arrivals
+from hamid.sched.placement.within import place_within
+from tests.sched.builders import (
+    make_container,
+    make_device,
+    make_devices,
+    make_node,
+    make_request,
+    whole_card,
+)
 
 CARD_MIB = 8
 T4 = "NVIDIA-Tesla T4"
@@ -216,9 +232,15 @@ def requests(draw):
 
 def smaller(change, request, nodes):
     """The request and nodes after each change that is one step smaller."""
-    for low in change.lowered:
-        whole = applied(change, request, nodes)[0]
-        yield with_amount(whole, low.container_name, low.amount, low.fitting + 1), nodes
+    for kind in alike(request):
+        names = {container.container_name for container in kind}
+        lows = [low for low in change.lowered if low.container_name in names]
+        for amount in {low.amount for low in lows}:
+            more = applied(change, request, nodes)[0]
+            for low in lows:
+                if low.amount is amount:
+                    more = with_amount(more, low.container_name, amount, low.fitting + 1)
+            yield more, nodes
     for name in change.annotations:
         yield without(request, [n for n in change.annotations if n != name]), nodes
     for uuid in change.device_uuids:
@@ -243,6 +265,144 @@ def test_what_is_suggested_makes_the_pod_fit_and_anything_smaller_does_not(reque
             assert not fits(request_then, nodes_then), change.sentence
 
 
+def bare(request):
+    """The request at its least, without annotations."""
+    request = without(request, DROPPABLE)
+    for container in request.requests:
+        name, memory = container.container_name, amount_of(ChangeKind.MEMORY, container)
+        for amount, least in ((memory, 1), (Amount.CORES, 0), (Amount.CARDS, 1)):
+            request = with_amount(request, name, amount, least)
+    return request
+
+
+@st.composite
+def quotas(draw):
+    """What is left under quotas for memory and cards, or none."""
+    return [
+        Bound(quota_name="q", limit=Limit(key=resource, resource=resource, hard=hard))
+        for resource, most in ((QuotaResource.CARDS, 4), (QuotaResource.MEMORY_MIB, 2 * CARD_MIB))
+        if (hard := draw(st.one_of(st.none(), st.integers(0, most)))) is not None
+    ]
+
+
+def fits_within(request, nodes, bounds):
+    return any(
+        isinstance(
+            place_within(
+                request,
+                node,
+                bounds=bounds,
+                policies=Policies(),
+                measure=Fragmentation(Arrivals().typical),
+            ),
+            NodePlacement,
+        )
+        for node in nodes
+    )
+
+
+@given(requests(), clusters(), quotas())
+def test_there_is_a_change_or_a_true_remark_why_there_is_none(request_, nodes, bounds):
+    assume(not fits_within(request_, nodes, bounds))
+    found = suggestions(request_, nodes, Policies(), bounds=bounds)
+
+    assert bool(found.changes) is not bool(found.remark)
+    for change in found.changes:
+        assert fits_within(*applied(change, request_, nodes), bounds), change.sentence
+    if found.remark:
+        free = [replace(node, cordoned=frozenset()) for node in nodes]
+        do_together = "these together" in found.remark
+        assert fits_within(bare(request_), free, bounds) is do_together, found.remark
+
+
+@pytest.mark.parametrize("bounds", [1, 3])
+def test_within_a_quota_of_cards_fewer_are_asked_for(bounds):
+    limit = Limit(key="k", resource=QuotaResource.CARDS, hard=bounds)
+    node = make_node(devices=make_devices(8))
+
+    (change,) = suggestions(
+        asking(count=8), [node], Policies(), bounds=[Bound(quota_name="q", limit=limit)]
+    ).changes
+
+    assert (change.kind, change.lowered[0].fitting) == (ChangeKind.CARDS, bounds)
+
+
+WHOLE_USED = used(mib=1, cores=100)
+REFUSED = {
+    Kind.MEMORY: (asking(), make_node(usages=[used(mib=39_000)])),
+    Kind.SIZE: (asking(50_000), make_node(usages=[used()])),
+    Kind.CORES: (asking(cores=50), make_node(usages=[used(cores=70)])),
+    Kind.CORES_PROMISED: (asking(), make_node(usages=[replace(WHOLE_USED, exclusive_count=0)])),
+    Kind.SLOTS: (asking(), make_node(usages=[used(slots=10)])),
+    Kind.IN_USE: (asking(cores=100), make_node(usages=[used(mib=1)])),
+    Kind.HELD_WHOLE: (asking(), make_node(usages=[WHOLE_USED])),
+    Kind.NUMA: (
+        asking(count=2, is_numa_bound=True),
+        make_node(usages=[used("a", numa_node=0), used("b", numa_node=1)]),
+    ),
+    Kind.NODE_IN_USE: (
+        asking(node_policies=(PolicyName.MUTEX,)),
+        make_node(usages=[used(mib=1)]),
+    ),
+    Kind.MODEL: (asking(selection=DeviceSelection(use_models=("T4",))), make_node()),
+    Kind.UUID: (asking(selection=DeviceSelection(avoid_uuids=("card-a",))), make_node()),
+    Kind.INDEX: (asking(selection=DeviceSelection(use_indices=(7,))), make_node()),
+    Kind.MODE: (asking(allowed_modes=("mig",)), make_node()),
+    Kind.HEALTH: (asking(), make_node(usages=[used(is_healthy=False)])),
+    Kind.CORDON: (asking(), make_node(cordoned=("card-a",))),
+}
+NO_CHANGE_OF_THE_POD = {Kind.CORES_PROMISED, Kind.SLOTS, Kind.HELD_WHOLE, Kind.HEALTH}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_whatever_a_pod_is_refused_for_there_is_a_change_or_a_remark(kind):
+    request, node = REFUSED[kind]
+    refusal = place(request, [node], policies=Policies()).refusals[node.node_name]
+    assert kind in refusal.counts
+
+    found = suggestions(request, [node], Policies())
+
+    assert bool(found.remark) is (kind in NO_CHANGE_OF_THE_POD)
+    assert bool(found.changes) is not bool(found.remark)
+
+
+def test_without_any_card_the_remark_says_so():
+    found = suggestions(asking(), [make_node(devices=[])], Policies())
+
+    assert found.remark.endswith("no node that may take it registers a card")
+
+
+@pytest.mark.parametrize(
+    ("request_", "node", "said"),
+    [
+        pytest.param(
+            asking(50_000, selection=DeviceSelection(use_models=("T4",))),
+            make_node(),
+            "drop annotation nvidia.com/use-gputype, and ask for 10000 MiB less "
+            "(40000 instead of 50000) in container main",
+            id="the model and the size",
+        ),
+        pytest.param(
+            asking(50_000),
+            make_node(cordoned=("card-a",)),
+            "uncordon the cards of node node-a, and ask for 10000 MiB less "
+            "(40000 instead of 50000) in container main",
+            id="the cordon and the size",
+        ),
+        pytest.param(
+            asking(selection=DeviceSelection(use_models=("T4",))),
+            make_node(cordoned=("card-a",)),
+            "drop annotation nvidia.com/use-gputype, and uncordon the cards of node node-a",
+            id="the cordon and the model",
+        ),
+    ],
+)
+def test_what_only_helps_together_is_remarked(request_, node, said):
+    found = suggestions(request_, [node], Policies())
+
+    assert found.remark == f"No single change would make it fit, but these together: {said}"
+
+
 @given(requests(), clusters())
 def test_what_would_help_is_found(request_, nodes):
     assume(not fits(request_, nodes))
@@ -251,7 +411,8 @@ def test_what_would_help_is_found(request_, nodes):
         for c in smallest_changes(request_, nodes, Policies())
     }
 
-    for container in request_.requests:
+    representatives = [kind[0] for kind in alike(request_)]
+    for container in representatives:
         name = container.container_name
         for kind, amount, least in (
             (ChangeKind.CORES, "% of the cores", 0),
@@ -262,9 +423,9 @@ def test_what_would_help_is_found(request_, nodes):
     if found.isdisjoint(
         (kind, container.container_name)
         for kind in (ChangeKind.MEMORY, ChangeKind.CORES, ChangeKind.CARDS)
-        for container in request_.requests
+        for container in representatives
     ):
-        for container in request_.requests:
+        for container in representatives:
             name, memory = container.container_name, amount_of(ChangeKind.MEMORY, container)
             least = with_amount(with_amount(request_, name, Amount.CORES, 0), name, memory, 1)
             if container.core_percent and asked_of(container, memory) > 1 and fits(least, nodes):
