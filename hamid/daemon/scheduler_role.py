@@ -109,7 +109,7 @@ class SchedulerRole:
         """The API server, to which nothing is written unless this replica leads."""
         return _leader_kube(self.ports, self.elector)
 
-    def only_follow(self, *, has_no_label: bool) -> None:
+    def only_follow(self, *, has_no_label: bool = False) -> None:
         """Take no part in the election: the replica of this node may not lead, for now or for ever."""
         self.has_no_label = has_no_label
         self.elector.settings = replace(self.elector.settings, can_lead=False)
