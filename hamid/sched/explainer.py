@@ -127,6 +127,7 @@ class Explainer:
             offered=frozenset() if last_try is None else last_try.node_names,
             bounds=self.cache.bounds(record.payer),
             room_made=self._room_made(record.pod_uid),
+            problems=self.cache.node_problems(),
         )
 
     def _nodes_seen_by(self, pod_uid: str, priority: int) -> tuple[NodeSnapshot, ...]:

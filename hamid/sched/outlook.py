@@ -10,8 +10,9 @@ A change that is told keeps within the quotas, too. Where there is none, a remar
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hamid.model.request import PolicyName
 from hamid.sched.placement.departure import Tenant, departure
@@ -24,7 +25,7 @@ from hamid.sched.placement.typical import Arrivals
 from hamid.sched.placement.within import quota_refusal, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hamid.model.node import NodeSnapshot
     from hamid.model.quota import Bound
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from hamid.sched.placement.place import Placement
     from hamid.sched.placement.policy import Policies
     from hamid.sched.records import PodRecord
+
+_PROBLEMS_SHOWN: Final = 2
+_SHOWN_CHARS: Final = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,7 @@ class Outlook:
         is_offered: whether kube-scheduler has set them aside.
         over_quota: what a quota has against the pod; None where that is nothing.
         room_made: whom it has only to wait for; None where nobody is evicted for it.
+        problems: why nodes that may take it have no cards to give, and how many.
     """
 
     request: PodRequest
@@ -77,6 +82,7 @@ class Outlook:
     set_aside_count: int = 0
     is_offered: bool = False
     room_made: RoomMade | None = None
+    problems: tuple[tuple[str, int], ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -88,16 +94,21 @@ class Outlook:
             sentence = f"{self.over_quota.sentence}. Besides, {sentence}"
         if self.room_made is not None:
             sentence = f"{self.room_made.sentence}. Until then, {sentence}"
-        count = self.set_aside_count
-        if not count:
+        for problem, count in self.problems:
+            sentence += f"; of {_nodes(count)}: {problem}"
+        if not self.set_aside_count:
             return sentence
-        nodes = f"{count} node{'' if count == 1 else 's'}"
+        nodes = _nodes(self.set_aside_count)
         why = (
             f"kube-scheduler did not offer {nodes}"
             if self.is_offered
             else f"{nodes} without the processors or the main memory"
         )
         return f"{sentence}; {why}"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def outlook(
@@ -109,6 +120,7 @@ def outlook(
     offered: frozenset[str] = frozenset(),
     bounds: Sequence[Bound] = (),
     room_made: RoomMade | None = None,
+    problems: Mapping[str, str] | None = None,
 ) -> Outlook:
     """Judge the pod.
 
@@ -120,6 +132,7 @@ def outlook(
         offered: the nodes that kube-scheduler let us choose among; empty where it has not asked.
         bounds: what quotas leave for the pod.
         room_made: for the pod, by evicting others.
+        problems: by node, why it has no cards to give though it registered some.
     """
     if offered:
         judged = [node for node in nodes if node.node_name in offered]
@@ -145,7 +158,14 @@ def outlook(
         is_offered=bool(offered),
         over_quota=over_quota,
         room_made=room_made,
+        problems=_counted((problems or {}).get(node.node_name, "") for node in judged),
     )
+
+
+def _counted(problems: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """The most frequent first, each cut to what an event has room for."""
+    found = Counter(problem[:_SHOWN_CHARS] for problem in problems if problem)
+    return tuple(found.most_common(_PROBLEMS_SHOWN))
 
 
 def _outcome(

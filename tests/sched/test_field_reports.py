@@ -101,6 +101,7 @@ ELSEWHERE = {
     "HAMi#815": (
         "sched/placement/test_explain.py::test_a_cluster_without_cards_says_so",
         "sched/test_known_node.py::test_without_slots_it_has_no_devices_until_there_are_some_again",
+        "sched/test_outlook.py::test_why_nodes_that_registered_cards_have_none_to_give_is_said",
     ),
     "HAMi#620, #591": ("sched/placement/test_explain.py::test_too_few_cards_on_several_nodes",),
     "HAMi#1528": (

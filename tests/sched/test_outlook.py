@@ -159,6 +159,17 @@ def test_a_percentage_may_be_too_much_on_every_card():
     assert "20000 asked" in found.sentence
 
 
+def test_why_nodes_that_registered_cards_have_none_to_give_is_said():
+    nodes = [make_node(name, devices=()) for name in "abcd"]
+    away = "the kubelet offers no slots: the device plugin is away"
+    problems = {"a": away, "b": away, "c": "unreadable", "gone": "x"}
+
+    found = outlook(asking(1), nodes, Policies(), problems=problems)
+
+    assert found.sentence.startswith("none of 4 nodes registers a card")
+    assert found.sentence.endswith(f"; of 2 nodes: {away}; of 1 node: unreadable")
+
+
 def test_tenants_are_the_pods_that_hold_cards():
     held = make_allocation()
     record = {"namespace": "team", "pod_uid": "u", "node_name": "node-a"}

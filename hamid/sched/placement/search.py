@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 MAX_TRIES: Final = 384
 """Choices of devices tried for one pod on one node in the order of preference."""
-
 PACKING_TRIES: Final = 128
 """And so many more of a packing, before the pod counts as not fitting."""
 
@@ -138,7 +137,8 @@ class Search:
             is_tight=True,
         )
         packing._tries_left = tries
-        self._packing_tries, packed = tries, packing.run()
+        packed = packing.run()
+        self._packing_tries = tries - packing._tries_left
         if packed is None:
             return None
         found = [packed[order.index(i)] for i in range(len(requests))]
