@@ -25,9 +25,10 @@ from hamid.sched.placement.likeness import kinds_of_devices, row_ends, unlike
 from hamid.sched.placement.mutex import device_shortfalls, is_in_use
 from hamid.sched.placement.policy import LOAD_ORDERINGS, device_load_ppm
 from hamid.sched.placement.refusal import Refusal
+from hamid.sched.placement.room import has_room, room_of
 from hamid.sched.placement.topology import link_cost, numa_count
 from hamid.sched.placement.typical import card_ask
-from hamid.sched.placement.views import Views, amounts
+from hamid.sched.placement.views import Views, amounts, do_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -114,9 +115,12 @@ class Search:
 
     def run(self) -> list[tuple[DeviceShare, ...]] | None:
         """The shares of each container, or None; then `refusal` says why."""
-        usages = self._node.usages
+        usages, requests = self._node.usages, self._request.requests
+        is_full = len(requests) > 1 and not has_room(self._request, room_of(usages))
+        if is_full:  # then the first choices say why
+            self._tries_left = len(requests)
         found = self._descend((), Views(init=usages, app=usages))
-        if found is None and self._tries_left <= 0 and not self._is_tight:
+        if found is None and self._tries_left <= 0 and not (self._is_tight or is_full):
             return self.packed()
         return found
 
@@ -142,7 +146,8 @@ class Search:
         if packed is None:
             return None
         found = [packed[order.index(i)] for i in range(len(requests))]
-        return found if self._does(found) else None
+        do_fit = do_in_turn(self._request, self._node.usages, found, self._shortfalls)
+        return found if do_fit else None
 
     def _ease(self, index: int) -> tuple[int, ...]:
         """The less, the harder to place; containers of the init phase stay where they are."""
@@ -157,16 +162,6 @@ class Search:
         memory_mib = max((share.memory_mib for share in shares), default=0)
         spare_count = len(shares) - container.device_count
         return 1, -container.core_percent, -memory_mib, spare_count, index
-
-    def _does(self, given: Sequence[tuple[DeviceShare, ...]]) -> bool:
-        """Whether each container finds its devices, after those before it."""
-        views = Views(init=self._node.usages, app=self._node.usages)
-        for container, shares in zip(self._request.requests, given, strict=True):
-            by_uuid = {usage.device.device_uuid: usage for usage in views.of(container.kind)}
-            if any(self._shortfalls(by_uuid[share.device_uuid], share) for share in shares):
-                return False
-            views = views.with_shares(container.kind, shares)
-        return True
 
     def _descend(
         self, chosen: tuple[tuple[DeviceShare, ...], ...], views: Views

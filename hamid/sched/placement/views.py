@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hamid.model.request import ContainerKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hamid.model.device import DeviceShare, DeviceUsage, DeviceUuid
     from hamid.model.node import NodeSnapshot
@@ -57,6 +57,29 @@ def usages_found(
     for container, shares in zip(request.requests, given, strict=False):
         views = views.with_shares(container.kind, shares)
     return views.of(request.requests[len(given)].kind)
+
+
+def do_in_turn(
+    request: PodRequest,
+    usages: tuple[DeviceUsage, ...],
+    given: Sequence[tuple[DeviceShare, ...]],
+    lacks: Callable[[DeviceUsage, DeviceShare], object],
+) -> bool:
+    """Whether each container finds its devices after those before it.
+
+    Args:
+        request: whose containers they are.
+        usages: the devices as they were before any of them.
+        given: the shares of all containers.
+        lacks: true where a device does not do for a share.
+    """
+    views = Views(init=usages, app=usages)
+    for container, shares in zip(request.requests, given, strict=True):
+        by_uuid = {usage.device.device_uuid: usage for usage in views.of(container.kind)}
+        if any(lacks(by_uuid[share.device_uuid], share) for share in shares):
+            return False
+        views = views.with_shares(container.kind, shares)
+    return True
 
 
 def _with_shares(

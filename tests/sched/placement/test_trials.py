@@ -1,12 +1,8 @@
-from hypothesis import given
-
 from hamid.model.quantities import MemoryMib
 from hamid.model.request import ContainerKind
-from hamid.sched.placement.place import Placement, place
 from hamid.sched.placement.policy import Policies
-from hamid.sched.placement.trials import MOST_KINDS, Trials, alike, has_room, room_of
+from hamid.sched.placement.trials import MOST_KINDS, Trials, alike
 from tests.sched.builders import make_container, make_devices, make_node, make_request
-from tests.sched.placement.test_smallest_change import clusters, requests
 
 
 def names(kinds):
@@ -26,14 +22,6 @@ def test_containers_are_alike_that_ask_for_the_same_and_find_the_same():
     )
 
     assert names(alike(request)) == [["i1", "i2"], ["s"], ["i3"], ["a1", "a2"], ["b"]]
-
-
-@given(requests(), clusters())
-def test_where_there_is_no_room_nothing_fits(request_, nodes):
-    """What is left out of the trials would have been in vain."""
-    for node in nodes:
-        if node.usages and not has_room(request_, room_of(node.usages)):
-            assert not isinstance(place(request_, [node], policies=Policies()), Placement)
 
 
 def test_more_is_not_tried_once_enough_was_looked_at(monkeypatch):

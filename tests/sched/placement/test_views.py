@@ -1,5 +1,5 @@
 from hamid.model.request import ContainerKind
-from hamid.sched.placement.views import Views, amounts, usages_found
+from hamid.sched.placement.views import Views, amounts, do_in_turn, usages_found
 from tests.sched.builders import make_container, make_node, make_request, make_share
 
 SHARE = (make_share(memory_mib=1_000),)
@@ -34,3 +34,13 @@ def test_the_next_container_finds_what_those_before_it_left():
     request = make_request(make_container("a"), make_container("b"))
 
     assert memory_of(usages_found(request, make_node(), [SHARE])) == [1_000]
+
+
+def test_what_containers_are_given_does_only_if_it_does_for_each_in_turn():
+    request, usages = make_request(make_container("a"), make_container("b")), make_node().usages
+
+    def lacks(usage, share):
+        return usage.memory_used_mib + share.memory_mib > 1_500
+
+    assert do_in_turn(request, usages, [SHARE, (make_share(memory_mib=500),)], lacks)
+    assert not do_in_turn(request, usages, [SHARE, SHARE], lacks)
