@@ -64,17 +64,16 @@ HOOK_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	 */
 	struct ledger_entry entry;
 	int taken = ledger_let_go(LEDGER_HANDLE, handle, &entry);
+	if (taken < 0)
+		taken = ledger_let_go(LEDGER_FOREIGN, handle, &entry);
 	CUresult cr = real.cuMemRelease(handle);
-	if (taken < 0) {
-		if (cr == CUDA_SUCCESS) /* the entry says where it is from, and no more */
-			ledger_let_go(LEDGER_FOREIGN, handle, &entry);
+	if (taken < 0)
 		return cr;
-	}
 	if (cr != CUDA_SUCCESS) {
 		if (entry.count == 0)
 			ledger_put_back(&entry);
 		else
-			ledger_hold(LEDGER_HANDLE, handle);
+			ledger_hold(entry.kind, handle);
 	} else if (entry.count == 0) {
 		ledger_release(&entry);
 	}
@@ -158,14 +157,30 @@ HOOK_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes)
 	return cr;
 }
 
+/* The driver gave a handle: one more reference to one that we know, a share's, or one of what is foreign. */
+static int note_import(CUmemGenericAllocationHandle handle, int share, bool is_foreign)
+{
+	if (ledger_hold(LEDGER_HANDLE, handle) == 0) {
+		if (share >= 0)
+			pages_share_close((uint32_t)share);
+		return 0;
+	}
+	if (share >= 0)
+		return ledger_borrow(LEDGER_HANDLE, handle, 0, (uint32_t)share);
+	const struct ledger_charge nothing = {.size_bytes = 0};
+	if (!is_foreign || ledger_hold(LEDGER_FOREIGN, handle) == 0)
+		return 0;
+	return ledger_commit(&nothing, LEDGER_FOREIGN, handle, 0);
+}
+
 HOOK_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
 	if (!real_load(REAL_CUDA) || !real.cuMemRetainAllocationHandle)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	/* The handle that was mapped, so the one that we know. */
+	/* The handle that was mapped, so the one that we know; or of what is not charged by its handle. */
 	CUresult cr = real.cuMemRetainAllocationHandle(handle, address);
-	if (cr == CUDA_SUCCESS && ledger_hold(LEDGER_HANDLE, *handle) < 0)
-		ledger_hold(LEDGER_FOREIGN, *handle);
+	if (cr == CUDA_SUCCESS)
+		note_import(*handle, -ENOENT, pages_are_ours());
 	return cr;
 }
 
@@ -190,22 +205,6 @@ HOOK_EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericA
 	else if (is_descriptor && r == 0)
 		descriptor_note_put(*(int *)shareable, key);
 	return cr;
-}
-
-/* The driver gave a handle: one more reference to one that we know, a share's, or one of what is foreign. */
-static int note_import(CUmemGenericAllocationHandle handle, int share, bool is_foreign)
-{
-	if (ledger_hold(LEDGER_HANDLE, handle) == 0) {
-		if (share >= 0)
-			pages_share_close((uint32_t)share);
-		return 0;
-	}
-	if (share >= 0)
-		return ledger_borrow(LEDGER_HANDLE, handle, 0, (uint32_t)share);
-	const struct ledger_charge nothing = {.size_bytes = 0};
-	if (!is_foreign || ledger_hold(LEDGER_FOREIGN, handle) == 0)
-		return 0;
-	return ledger_commit(&nothing, LEDGER_FOREIGN, handle, 0);
 }
 
 HOOK_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,

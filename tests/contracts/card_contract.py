@@ -236,6 +236,21 @@ class CardContract:
             assert more >= held["held"] - 32 * MIB  # a pool may have kept what the first took
             assert abs(more - taken) <= 4 * MIB, (base["route"], more, taken)
 
+    def test_what_is_exported_is_charged_until_the_last_has_let_go_of_it(
+        self, limit, start, charged
+    ):
+        """IPC handles of one block are alike, and a descriptor carries a note: both know it by that."""
+        limit()
+        program = start("shared")
+        held = {}
+        for _ in range(3):
+            said = program.read()
+            held[said["step"]] = charged() // MIB
+            assert said.get("are_alike", True)
+            program.go_on()
+
+        assert held == {"imported": 32, "released": 32, "both released": 0}
+
     def test_each_route_is_granted_the_limit_refused_beyond_and_granted_again(self, limit, lines):
         limit()
 

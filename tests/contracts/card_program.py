@@ -4,6 +4,7 @@ python card_program.py card                the UUID of the first card, and wheth
 python card_program.py addresses FILE      of each (symbol, name, version, flags) of a JSON file
 python card_program.py events              what recording an event and asking for it cost
 python card_program.py charge              takes by each route, and waits to be read from outside
+python card_program.py shared              exports, imports what it exported, and lets go of the first
 python card_program.py fill                takes until it is refused, frees, takes again
 python card_program.py busy HOW MS SECONDS keeps the card busy with kernels of so many ms: kernel, graph
 
@@ -126,9 +127,9 @@ def give_in_order(address):
     call("cuStreamSynchronize", None)
 
 
-def take_handle():
+def take_handle(handle_types=0):
     handle = ctypes.c_uint64()
-    properties = Properties(type=1, location_type=1, location_id=0)
+    properties = Properties(type=1, handle_types=handle_types, location_type=1, location_id=0)
     call(
         "cuMemCreate",
         ctypes.byref(handle),
@@ -173,6 +174,25 @@ def charge():
         wait()
         for one in held:
             give(one)
+
+
+def shared():
+    start()
+    address, names = take_plain(), [(ctypes.c_ubyte * 64)() for _ in range(2)]
+    for name in names:
+        call("cuIpcGetMemHandle", name, address)
+    give_plain(address)
+    handle, fd, imported = take_handle(1), ctypes.c_int(), ctypes.c_uint64()
+    call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, 1, ctypes.c_uint64(0))
+    call("cuMemImportFromShareableHandle", ctypes.byref(imported), pointer(fd.value), 1)
+    say(step="imported", are_alike=bytes(names[0]) == bytes(names[1]))
+    wait()
+    call("cuMemRelease", handle)
+    say(step="released")
+    wait()
+    call("cuMemRelease", imported)
+    say(step="both released")
+    wait()
 
 
 def fill():
@@ -336,4 +356,4 @@ if __name__ == "__main__":
     elif act == "busy":
         busy(words[0], float(words[1]), float(words[2]))
     else:
-        {"card": card, "events": events, "charge": charge, "fill": fill}[act]()
+        {"card": card, "events": events, "charge": charge, "fill": fill, "shared": shared}[act]()

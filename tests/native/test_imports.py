@@ -179,3 +179,43 @@ def test_making_importing_and_letting_go_in_turns_is_no_way_past_the_limit(conta
     assert steps == {str(i): (SUCCESS, (i + 1) * UNIT_MIB, 0) for i in range(BLOCKS)} | {
         str(BLOCKS): (OUT_OF_MEMORY, LIMIT_MIB, 0)
     }
+
+
+MAKER = f"""
+import sys
+from ctypes import *
+cuda, context, address, handle = CDLL("libcuda.so.1"), c_void_p(), c_ulonglong(), (c_ubyte * 64)()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(byref(address), c_size_t({UNIT_MIB * MIB})) == 0
+assert cuda.cuIpcGetMemHandle(handle, address) == 0
+sys.stdout.buffer.write(bytes(handle))
+sys.stdout.buffer.flush()
+sys.stdin.read()
+"""
+IMPORTER_THAT_RESETS = f"""
+import subprocess
+class Handle(Structure):
+    _fields_ = [("bytes", c_ubyte * 64)]
+def say(what, result):
+    assert cuda.cuMemGetInfo_v2(byref(c_size_t()), byref(c_size_t())) == 0  # who is gone is cleared
+    steps.say(what, result)
+maker = subprocess.Popen(
+    [sys.executable, "-c", {MAKER!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+)
+handle, address = Handle.from_buffer_copy(maker.stdout.read(64)), c_ulonglong()
+say("opened", cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1))
+maker.kill()
+maker.wait()
+say("maker killed", 0)
+say("reset", cuda.cuDevicePrimaryCtxReset_v2(0))
+"""
+
+
+def test_what_a_context_has_open_goes_with_it(container):
+    container.limit((CARD, LIMIT_MIB))
+
+    steps = said(container, IMPORTER_THAT_RESETS)
+
+    held = (SUCCESS, UNIT_MIB, 0)
+    assert steps == {"opened": held, "maker killed": held, "reset": (SUCCESS, 0, 0)}

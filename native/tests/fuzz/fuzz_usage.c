@@ -15,25 +15,33 @@
 #include "budget.h"
 #include "container.h"
 #include "fuzz.h"
+#include "pages_shares.h"
 #include "throttle.h"
 
 #define MIB (1ull << 20)
 #define LIMIT (100 * MIB)
 #define SLOTS_NEAR 4
+#define SHARES_NEAR 2
 #define SLOTS_ALIVE 2
 
-/* Most writes where it hurts: in the header, the names, the first slots. */
+/* Most writes where it hurts: in the header, the names, the first slots, the first shares. */
 static off_t place_of(uint64_t where)
 {
-	const uint64_t near = (where & 0x3fffffff) * sizeof(uint64_t);
+	const uint64_t near = (where & 0x1fffffff) * sizeof(uint64_t);
 	const uint64_t slots = SLOTS_NEAR * sizeof(struct hamid_usage_slot);
-	switch (where >> 30) {
+	switch (where >> 29) {
 	case 0:
-		return (off_t)(near % 128);
 	case 1:
-		return (off_t)(near % sizeof(struct hamid_usage));
+		return (off_t)(near % 128);
 	case 2:
+	case 3:
+		return (off_t)(near % sizeof(struct hamid_usage));
+	case 4:
+	case 5:
 		return (off_t)(sizeof(struct hamid_usage) + near % slots);
+	case 6:
+		return (off_t)(HAMID_USAGE_BYTES - HAMID_SHARES_MAX * sizeof(struct hamid_usage_share) +
+			       near % (SHARES_NEAR * sizeof(struct hamid_usage_share)));
 	default:
 		return (off_t)(near % (HAMID_USAGE_BYTES - sizeof(uint64_t)));
 	}
@@ -90,6 +98,20 @@ static void check_reservation(void)
 	pages_release(cell, UINT64_MAX);
 }
 
+static void check_share(void)
+{
+	const struct pages_offer offer = {.key = 5, .size_bytes = MIB};
+	const int opened = pages_share_open(1);
+	MUST(opened < HAMID_SHARES_MAX);
+	if (opened >= 0)
+		pages_share_close((uint32_t)opened);
+	const int r = pages_share_offer(1, 1, &offer);
+	MUST(r == 0 || r == -ENOSPC || r == -EPERM || r == -EAGAIN);
+	if (r == 0)
+		MUST(pages_share_key_of(1, 1) == offer.key);
+	pages_share_withdraw(1, 1);
+}
+
 static void check_list(void)
 {
 	struct pages_process processes[3] = {{.pid = 1, .used_bytes = 0}};
@@ -121,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	const int fd = write_usage(&input);
 	check_list();
 	check_reservation();
+	check_share();
 	check_list();
 	check_budget();
 	after_fork_in_child();

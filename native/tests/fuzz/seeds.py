@@ -24,7 +24,7 @@ INSTANCE = "MIG-22222222-2222-3333-4444-555555555555"
 AS_IT_IS, MADE_RIGHT = b"\0", b"\1"
 
 # fuzz_usage.c: where a record writes, and the fields of the first slot.
-HEADER, ANYWHERE_IN_IT, SLOTS = 0, 1 << 30, 2 << 30
+HEADER, ANYWHERE_IN_IT, SLOTS, SHARES = 0, 1 << 30, 2 << 30, 3 << 30
 STATE, START_TIME, NAMESPACE, USED, PENDING = 0, 1, 2, 8, 9
 _SLOT_WORDS = USAGE_SLOT_BYTES // 8
 EMPTY, GOOD, GOOD_BUT_CUT, GOOD_AND_ALIVE = b"\0", b"\1", b"\3", b"\5"
@@ -89,6 +89,7 @@ def usage_seeds() -> dict[str, bytes]:
     alive = _record(SLOTS, STATE, 1 | 1 << 32)
     second = _SLOT_WORDS
     two = alive + _record(SLOTS, second + STATE, 1 | 2 << 32)
+    share = [_record(SHARES, 0, 1), _record(SHARES, 1, 1 << 62), _record(SHARES, 2, 1 | 65 << 32)]
     halves = _record(SLOTS, USED, 1 << 63) + _record(SLOTS, second + USED, 1 << 63)
     return {
         "new": EMPTY,
@@ -102,6 +103,8 @@ def usage_seeds() -> dict[str, bytes]:
         "reused-pid": GOOD + alive + _record(SLOTS, START_TIME, 1) + _record(SLOTS, USED, 1 << 52),
         "many-slots": GOOD + _record(HEADER, 5, 64 | 0xFFFFFFFF << 32),
         "other-version": GOOD + _record(HEADER, 1, 2 | 0x1000 << 32),
+        "share": GOOD + alive + _record(HEADER, 6, 1) + b"".join(share),
+        "share-of-none": GOOD + _record(HEADER, 6, 2**32 - 1) + b"".join(share[:2]),
         "name-without-end": GOOD
         + b"".join(_record(ANYWHERE_IN_IT, 16 + i, 0x4141414141414141) for i in range(6)),
     }
