@@ -39,6 +39,7 @@ def room_of(usages: Iterable[DeviceUsage]) -> Room:
         if usage.device.is_healthy
         and usage.slots_free > 0
         and usage.memory_free_mib > 0
+        and usage.core_free_percent >= 0
         and not usage.exclusive_count
         and not 0 < usage.device.core_percent <= usage.core_used_percent
     ]
