@@ -219,3 +219,31 @@ def test_what_a_context_has_open_goes_with_it(container):
 
     held = (SUCCESS, UNIT_MIB, 0)
     assert steps == {"opened": held, "maker killed": held, "reset": (SUCCESS, 0, 0)}
+
+
+FROM_ELSEWHERE = f"""
+import os
+fd = os.memfd_create("hamid-sim-memory {CARD}")
+os.truncate(fd, {UNIT_MIB * MIB})
+size, none = c_size_t({UNIT_MIB * MIB}), c_ulonglong(0)
+handle, again, places = c_ulonglong(), c_ulonglong(), (c_ulonglong(), c_ulonglong())
+for place in places:
+    assert cuda.cuMemAddressReserve(byref(place), size, c_size_t(0), none, none) == 0
+steps.say("imported", cuda.cuMemImportFromShareableHandle(byref(handle), c_void_p(fd), 1))
+steps.say("mapped", cuda.cuMemMap(places[0], size, c_size_t(0), handle, none))
+steps.say("released", cuda.cuMemRelease(handle))
+steps.say("retained", cuda.cuMemRetainAllocationHandle(byref(again), c_void_p(places[0].value)))
+steps.say("mapped again", cuda.cuMemMap(places[1], size, c_size_t(0), again, none))
+steps.say("released again", cuda.cuMemRelease(again))
+steps.say("first unmapped", cuda.cuMemUnmap(places[0], size))
+steps.say("second unmapped", cuda.cuMemUnmap(places[1], size))
+"""
+
+
+def test_each_mapping_of_a_handle_that_nobody_here_made_is_charged(container):
+    container.limit((CARD, LIMIT_MIB))
+
+    steps = said(container, FROM_ELSEWHERE)
+
+    mapped = zip(steps, (0, 1, 1, 1, 2, 2, 1, 0), strict=True)
+    assert steps == {step: (SUCCESS, count * UNIT_MIB, 0) for step, count in mapped}
