@@ -178,14 +178,18 @@ async def test_a_mode_that_changes_under_a_running_program_holds_at_the_next_loo
     assert tenant.between(seen_ns, seen_ns + 1000 * MS) == near(percents[after])
 
 
+@pytest.mark.parametrize("mode", [CoreMode.HARD, CoreMode.LEND])
+@pytest.mark.parametrize("kernel_ns", [MS // 10, MS])
 @pytest.mark.parametrize("shares", [(30, 70), (50, 50), (10, 90), (20, 30, 50)])
-async def test_tenants_of_a_saturated_card_get_what_each_was_promised(native_build, shares):
+async def test_tenants_of_a_saturated_card_get_what_each_was_promised(
+    native_build, shares, kernel_ns, mode
+):
     async with lockstep(native_build) as node:
         tenants = []
         for percent in shares:
             one = node.container(str(len(tenants)))
-            limit(one, percent, CoreMode.HARD)
-            tenants.append(await node.begin(one, 6000))
+            limit(one, percent, mode)
+            tenants.append(await node.begin(one, 6000, kernel_ns))
         await node.end()
 
     for tenant, percent in zip(tenants, shares, strict=True):
