@@ -110,15 +110,7 @@ static bool may_be_charged(CUstream stream)
 			return CUDA_ERROR_NOT_INITIALIZED; \
 		if (!may_be_charged(stream_) || !(stays)) \
 			return real.symbol call; \
-		const struct launch_what what = { \
-			.handle = (kind), \
-			.blocks = (bytes_), \
-			.stream = (stream_), \
-			.is_thread_form = (is_thread), \
-		}; \
-		struct launch_ticket ticket; \
-		const CUresult may = launch_begin(&what, &ticket); \
-		return may == CUDA_SUCCESS ? launch_end(&ticket, real.symbol call) : may; \
+		LAUNCH_RETURN(launch_begin, symbol, call, kind, bytes_, stream_, is_thread); \
 	}
 
 #define LINE_HOOK(symbol, stream, is_thread, params, call) \

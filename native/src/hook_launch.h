@@ -136,6 +136,18 @@ static inline CUresult launch_end(struct launch_ticket *ticket, CUresult cr)
 	return cr;
 }
 
+/* The rest of a hook: run `call` of the real `symbol`, if `begin` (launch_begin, launch_admit) lets it. */
+#define LAUNCH_RETURN(begin, symbol, call, function_, blocks_, stream_, is_thread) \
+	const struct launch_what what = { \
+		.handle = (function_), \
+		.blocks = (blocks_), \
+		.stream = (stream_), \
+		.is_thread_form = (is_thread), \
+	}; \
+	struct launch_ticket ticket; \
+	const CUresult may = begin(&what, &ticket); \
+	return may == CUDA_SUCCESS ? launch_end(&ticket, real.symbol call) : may
+
 /*
  * The hook `symbol`: run `call` of the real one as a launch. Most are free, and then a jump: so all that takes room on
  * the stack is in a function of its own. A thread's first is never free; so `real` is filled when one is.
@@ -147,15 +159,7 @@ static inline CUresult launch_end(struct launch_ticket *ticket, CUresult cr)
 			launch_look_soon(); \
 			return CUDA_ERROR_NOT_INITIALIZED; \
 		} \
-		const struct launch_what what = { \
-			.handle = (function_), \
-			.blocks = (blocks_), \
-			.stream = (stream_), \
-			.is_thread_form = (is_thread), \
-		}; \
-		struct launch_ticket ticket; \
-		const CUresult may = launch_admit(&what, &ticket); \
-		return may == CUDA_SUCCESS ? launch_end(&ticket, real.symbol call) : may; \
+		LAUNCH_RETURN(launch_admit, symbol, call, function_, blocks_, stream_, is_thread); \
 	} \
 	HOOK_EXPORT CUresult symbol params \
 	{ \
