@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 MAX_NAMES_SHOWN: Final = 3
-"""Containers named in a sentence."""
+"""Containers, and amounts of others, named in a sentence; the event has no room for all."""
 
 
 class ChangeKind(StrEnum):
@@ -102,8 +102,11 @@ class Change:
         by_said: dict[str, list[str]] = {}
         for name, each in by_container.items():
             by_said.setdefault(" and ".join(each), []).append(name)
-        for said, names in by_said.items():
+        whole = list(by_said.items())
+        for said, names in whole[:MAX_NAMES_SHOWN]:
             yield f"{said} in {_containers(names)}"
+        if more := sum(len(names) for _, names in whole[MAX_NAMES_SHOWN:]):
+            yield f"less in {more} more container{'' if more == 1 else 's'}"
 
 
 def _containers(names: Sequence[str]) -> str:

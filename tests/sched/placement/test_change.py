@@ -90,3 +90,15 @@ def test_annotations_are_called_by_that_name():
     ]
 
     assert said == ["drop annotation a", "drop annotations a and b"]
+
+
+def test_of_many_containers_not_all_amounts_are_told():
+    lows = tuple(lowered(Amount.MEMORY_MIB, 100 + n, 7, f"c{n}") for n in range(6))
+
+    said = Change(kind=ChangeKind.MEMORY, node_name="n", lowered=lows).sentence
+
+    assert said == (
+        "ask for 93 MiB less (7 instead of 100) in container c0 and "
+        "94 MiB less (7 instead of 101) in container c1 and "
+        "95 MiB less (7 instead of 102) in container c2 and less in 3 more containers"
+    )
