@@ -112,7 +112,9 @@ def read_usage(directory: Path) -> UsageReport | None:
         raise PageCorrupt(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
     finally:
         os.close(place)
-    return replace(report, processes=tuple(living))
+    # What was left to processes that are gone is cleared by the next that joins.
+    left = report.left_bytes_by_uuid if living else ()
+    return replace(report, processes=tuple(living), left_bytes_by_uuid=left)
 
 
 def _require_page(path: Path, found: os.stat_result) -> None:

@@ -60,6 +60,14 @@ def test_a_process_that_was_killed_holds_nothing(tmp_path):
     assert read_usage(tmp_path) == UsageReport()
 
 
+def test_what_was_left_to_processes_is_held_while_one_of_them_lives(tmp_path):
+    page = write_page(tmp_path, slots=((1, 7, {0: 5_000}), (3, 0, {0: 9_000})))
+
+    with living(page, 0):
+        assert read_usage(tmp_path).used_bytes(UUID) == 14_000
+    assert read_usage(tmp_path) == UsageReport()
+
+
 def test_reading_leaves_the_locks_as_they_are(tmp_path):
     page = write_page(tmp_path)
 
