@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -142,6 +143,62 @@ def test_a_disruption_budget_is_never_broken(fleet: Fleet):
     finally:
         fleet.cluster.kubectl("delete", "pdb", "kept")
     wait(fleet, lambda: is_bound(fleet, "urgent"), timeout_s=40)
+
+
+KEPT = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: kept}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [""], apiVersions: [v1], resources: [pods/eviction], operations: [CREATE]}
+  validations:
+    - {expression: "object.metadata.name != 'kept'", message: this one stays}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: kept}
+spec: {policyName: kept, validationActions: [Deny]}
+"""
+
+
+def may_be_evicted(fleet: Fleet, name: str) -> bool:
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": "default"},
+        "deleteOptions": {"dryRun": ["All"]},
+    }
+    path = f"/api/v1/namespaces/default/pods/{name}/eviction"
+    tried = fleet.cluster.try_kubectl(
+        "create", "--raw", path, "-f", "-", stdin=json.dumps(eviction)
+    )
+    return not tried.returncode
+
+
+def test_where_admission_keeps_one_of_two_the_other_stays_as_well(fleet: Fleet):
+    half = CARD_MIB // 2
+    fill(
+        fleet,
+        *(pod(f"high-{n}", priorityClassName="high") for n in range(NODES - 1)),
+        pod("goes-first", memory_mib=half),
+        pod("kept", memory_mib=half, priorityClassName="middle"),
+    )
+    fleet.cluster.apply(KEPT)
+    try:
+        wait(fleet, lambda: not may_be_evicted(fleet, "kept"))
+        assert may_be_evicted(fleet, "goes-first")
+
+        create(fleet, "urgent", priorityClassName="high")
+
+        wait(fleet, lambda: "this one stays" in fleet.replicas["1"].log())
+        never(fleet, lambda: "goes-first" not in fleet.watch.pods)
+        assert "deletionTimestamp" not in fleet.watch.pods["goes-first"]["metadata"]
+    finally:
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            fleet.cluster.kubectl("delete", kind, "kept")
 
 
 def test_where_cpu_is_short_too_those_go_whose_cards_are_needed(fleet: Fleet):
