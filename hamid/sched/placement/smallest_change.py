@@ -134,6 +134,9 @@ def _several(
 ) -> str:
     """Which changes of different kinds would do together; empty where none would."""
     request, given = trials.request, _given(trials.request)
+    least = _at_its_least(request)
+    if not any(trials.may_fit(least, each.node) for each in trials.tried):
+        return ""
     free = [replace(node, cordoned=frozenset()) for node in nodes]
     is_cordoned = any(node.cordoned for node in nodes)
     for drops, frees in ((True, False), (False, True), (True, True)):
@@ -155,6 +158,13 @@ def _several(
         said += [] if less is None else [less.sentence]
         return f"No single change would make it fit, but these together: {', and '.join(said)}"
     return ""
+
+
+def _at_its_least(request: PodRequest) -> PodRequest:
+    for container in request.requests:
+        for amount in (amount_of(kind, container) for kind in _ONE_OF):
+            request = with_amount(request, container.container_name, amount, LEAST[amount])
+    return request
 
 
 def _nothing(trials: Trials, last_resort: str) -> str:
