@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hamid.codec.jsontext import ShapeError, as_list, as_object, as_text, dumps, loads
 from hamid.errors import AnnotationError
-from hamid.model.names import LEASE_CERTIFICATE, LEASE_STANDBYS
+from hamid.model.names import LEASE_CANDIDATE, LEASE_CERTIFICATE, LEASE_STANDBYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,16 @@ def decode_standbys(lease: JsonObject) -> tuple[str, ...]:
 def encode_standbys(standbys: Sequence[str], *, base: JsonObject) -> JsonObject:
     """The Lease with these standbys; the base is left as it is."""
     return _annotated(base, LEASE_STANDBYS, dumps(list(standbys)).decode() if standbys else "")
+
+
+def encode_candidate(*, is_candidate: bool, base: JsonObject) -> JsonObject:
+    """The Lease as one who wants to lead writes it, or as its holder; the base is left as it is."""
+    meta = as_object(base.get("metadata") or {}, what="metadata")
+    labels = dict(as_object(meta.get("labels") or {}, what="metadata.labels"))
+    labels.pop(LEASE_CANDIDATE, None)
+    if is_candidate:
+        labels[LEASE_CANDIDATE] = ""
+    return {**base, "metadata": {**meta, "labels": labels}}
 
 
 def decode_served(lease: JsonObject) -> str:

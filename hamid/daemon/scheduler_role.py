@@ -15,9 +15,10 @@ from hamid.sched.admission import Admission, AdmissionMetrics
 from hamid.sched.admission_rules import Rules
 from hamid.sched.bind import Binder, BindMetrics
 from hamid.sched.cache import ClusterCache
-from hamid.sched.elector import ElectorMetrics, LeaderWork, LeaseElector
+from hamid.sched.elector import ElectorMetrics, LeaseElector
 from hamid.sched.explainer import Explainer
 from hamid.sched.extender import PREFIX, Extender, ExtenderMetrics
+from hamid.sched.leader_work import LeaderWork
 from hamid.sched.lookup import PodLookup
 from hamid.sched.nominations import Nominations
 from hamid.sched.preempt_verb import PreemptVerb

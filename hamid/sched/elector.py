@@ -34,10 +34,15 @@ from prometheus_client import Counter, Gauge
 from hamid.aiokit.backoff import Backoff
 from hamid.aiokit.farewell import last_words
 from hamid.aiokit.latest import Latest
-from hamid.aiokit.services import running
 from hamid.aiokit.ticker import every
 from hamid.codec.lease import decode_lease, encode_lease, format_micro_time
-from hamid.codec.standbys import decode_served, decode_standbys, encode_served, encode_standbys
+from hamid.codec.standbys import (
+    decode_served,
+    decode_standbys,
+    encode_candidate,
+    encode_served,
+    encode_standbys,
+)
 from hamid.errors import AnnotationError, KubeError, WireError
 from hamid.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from hamid.kube.port import LEASES
@@ -45,11 +50,10 @@ from hamid.model.lease import LeaseRecord, LeaseStep, Observation, next_step, ob
 from hamid.sched import lease_polling as polling
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable
 
     from prometheus_client import CollectorRegistry
 
-    from hamid.aiokit.services import Service
     from hamid.kube.port import JsonObject, KubePort
     from hamid.sched.leader_settings import LeaseSettings
 
@@ -191,7 +195,16 @@ class LeaseElector:
         if lease is None or record is None:
             return
         released = replace(record, holder_identity="", lease_duration_s=RELEASED_DURATION_S)
-        await self.kube.replace(LEASES, encode_lease(self._stamped(released), base=lease))
+        try:
+            await self._let_go(lease, released)
+        except Conflict:  # somebody has signed up since we last saw it
+            await self._read()
+            if self._lease is not None and self.holder == self.identity:
+                await self._let_go(self._lease, released)
+
+    async def _let_go(self, lease: JsonObject, released: LeaseRecord) -> None:
+        base = encode_candidate(is_candidate=False, base=lease)
+        await self.kube.replace(LEASES, encode_lease(self._stamped(released), base=base))
 
     # One election.
 
@@ -242,6 +255,7 @@ class LeaseElector:
         )
         is_new_term = step is not LeaseStep.RENEW or not self._leads.get()
         base = self._with_standbys_due(self._lease or self._new_lease(), is_new_term=is_new_term)
+        base = encode_candidate(is_candidate=step is not LeaseStep.RENEW, base=base)
         body = encode_lease(wanted, base=encode_served(self.served.get(), base=base))
         if self._lease is None:
             lease = await self.kube.create(LEASES, body, namespace=self.settings.namespace)
@@ -289,6 +303,7 @@ class LeaseElector:
             return polling.standby_delay_s(settings, self.rng)
         if len(standbys) < settings.standby_count:
             body = encode_standbys((*standbys, self.identity), base=lease)
+            body = encode_candidate(is_candidate=True, base=body)
             self._see(await self.kube.replace(LEASES, body))
             return polling.standby_delay_s(settings, self.rng)
         if self._look is not None and polling.is_overdue(before, self._look, settings=settings):
@@ -361,32 +376,6 @@ class LeaseElector:
         if self._leads.get() or (self._lease and self.identity in _standbys(self._lease)):
             return self.settings.retry_period_s
         return self._backoff.next_delay_s()
-
-
-@dataclass(slots=True, kw_only=True)
-class LeaderWork:
-    """Runs services while this replica leads, and only then.
-
-    Attributes:
-        services: makes them anew for each term.
-        ended: called when all of a term's services have stopped, for they keep up to date what
-            others read.
-    """
-
-    elector: LeaseElector
-    services: Callable[[], Sequence[Service]]
-    ended: Callable[[], None] = lambda: None
-    name: str = "leader-work"
-
-    async def run(self) -> None:
-        """Wait for a term, work through it, and again, until cancelled."""
-        while True:
-            async with self.elector.leadership():
-                try:
-                    async with running(*self.services()):
-                        await self.elector.wait_lost()
-                finally:
-                    self.ended()
 
 
 def _standbys(lease: JsonObject) -> tuple[str, ...]:

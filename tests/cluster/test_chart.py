@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hamid.model.names import POD_ROOM_FREED
+from hamid.model.names import LEASE_CANDIDATE, POD_ROOM_FREED
 from tests.cluster.harness import Cluster, helm, skipped_without_cluster
 from tests.cluster.stand import merged
 from tests.deploy.rendering import CHART, NAMESPACE, render, run_helm
@@ -41,6 +41,7 @@ spec:
   initContainers: [{{name: first, image: none, resources: {{requests: {first}, limits: {first}}}}}]
   containers: [{{name: main, image: none, resources: {{limits: {limits}}}}}]
 """
+CANDIDATE: dict[str, object] = {"metadata": {"labels": {LEASE_CANDIDATE: ""}}}
 DRY_RUN = "--dry-run=server"
 FILL_HOOK = (
     "patch",
@@ -101,15 +102,23 @@ class Replica:
         }
         return self.can("create", "-f", "-", stdin=json.dumps(lease))
 
-    def change_lease(self, *, is_dry_run: bool = False, **spec: object) -> str:
-        return self._change_lease({"spec": spec}, is_dry_run=is_dry_run)
+    def take_lease(self, *, is_dry_run: bool = False, **spec: object) -> str:
+        """As one does who does not hold it."""
+        return self._change_lease(CANDIDATE | {"spec": spec}, is_dry_run=is_dry_run)
+
+    def change_lease(self, **spec: object) -> str:
+        """As one does who holds it."""
+        return self._change_lease({"spec": spec})
 
     def sign_up(self) -> str:
-        return self._change_lease({"metadata": {"annotations": {"standbys": str(self.node)}}})
+        signed = {"metadata": {"annotations": {"standbys": str(self.node)}}}
+        return self._change_lease(merged(CANDIDATE, signed))
 
     def _change_lease(self, change: dict[str, object], *, is_dry_run: bool = False) -> str:
         """As replicas do, which may not patch it."""
-        lease = merged(self.cluster.get("lease", "hamid", namespace=NAMESPACE), change)
+        lease = self.cluster.get("lease", "hamid", namespace=NAMESPACE)
+        lease["metadata"].get("labels", {}).pop(LEASE_CANDIDATE, None)
+        lease = merged(lease, change)
         path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/hamid"
         return self._replace(path, lease, is_dry_run=is_dry_run)
 
@@ -162,8 +171,8 @@ def wait_until_in_force(cluster: Cluster) -> None:
     apply = ("apply", DRY_RUN, "-f", "-")
     asking = pod("asks", limits="{nvidia.com/gpu: 1}")
     until("may not write node", lambda: worker.can("annotate", "node", "leader", "a=b", DRY_RUN))
-    until("may not lead", lambda: worker.change_lease(holderIdentity="worker_1", is_dry_run=True))
-    until("names no node", lambda: nobody.change_lease(holderIdentity="x_1", is_dry_run=True))
+    until("may not lead", lambda: worker.take_lease(holderIdentity="worker_1", is_dry_run=True))
+    until("names no node", lambda: nobody.take_lease(holderIdentity="x_1", is_dry_run=True))
     until("does not lead", lambda: worker.fill_secret(is_dry_run=True))
     until("failed calling webhook", lambda: admin.can(*apply, stdin=asking))
 
@@ -272,7 +281,7 @@ def test_a_replica_that_gives_slices_annotates_pods_of_its_own_node(
 @pytest.fixture
 def lease(cluster: Cluster, leader: Replica, worker: Replica) -> Iterator[None]:
     """The lease, held by `leader`, as the API server's policies know by now."""
-    assert not leader.change_lease(holderIdentity="leader_1")
+    assert not leader.take_lease(holderIdentity="leader_1")
     # Not that the leader is let through: it is as well where no lease is known.
     until('held by "leader_1"', lambda: worker.fill_secret(is_dry_run=True))
     yield
@@ -342,7 +351,7 @@ def test_only_the_leader_evicts(cluster: Cluster, leader: Replica, worker: Repli
 def test_a_leader_that_was_replaced_binds_no_more(cluster: Cluster, leader: Replica, unbound: str):
     second = replica(cluster, "second")
 
-    assert not second.change_lease(holderIdentity="second_1")
+    assert not second.take_lease(holderIdentity="second_1")
 
     until('held by "second_1"', lambda: leader.fill_secret(is_dry_run=True))
     assert 'the replica on node "leader" does not lead' in leader.bind(unbound, "worker")
@@ -378,28 +387,31 @@ def test_who_names_no_node_does_nothing_of_the_leaders(
     nobody = administrator(cluster, *options) if options else replica(cluster, None)
 
     assert "does not lead" in nobody.bind(unbound, "leader")
-    assert "names no node" in nobody.change_lease(holderIdentity="_1")
+    assert "names no node" in nobody.take_lease(holderIdentity="_1")
     assert "may not write node" in nobody.can("annotate", "node", "leader", "a=b")
 
 
 @pytest.mark.usefixtures("lease")
-def test_a_node_that_may_not_lead_leaves_the_lease_alone(worker: Replica):
+def test_a_node_that_may_not_lead_leaves_the_lease_alone(leader: Replica, worker: Replica):
     refusal = 'the replica on node "worker" may not lead: the node lacks the label node-role'
 
-    assert refusal in worker.change_lease(holderIdentity="worker_1")
+    assert refusal in worker.take_lease(holderIdentity="worker_1")
     assert "Forbidden" in worker.change_lease(leaseDurationSeconds=3600)
     assert refusal in worker.sign_up()
+    # A lease that has the label neither before nor after is not looked at: only the holder may do that.
+    assert not leader.change_lease(renewTime="2026-01-01T00:00:00.000000Z")
+    assert "labels it hamid.io/candidate" in worker.change_lease(holderIdentity="worker_1")
 
 
 @pytest.mark.usefixtures("lease")
 def test_a_replica_names_nobody_but_itself_the_leader(cluster: Cluster, leader: Replica):
     second = replica(cluster, "second")
 
-    assert "may not write a lease held by" in leader.change_lease(holderIdentity="second_1")
-    assert "may not write a lease held by" in second.change_lease(holderIdentity="leader_2")
+    assert "may not write a lease held by" in leader.take_lease(holderIdentity="second_1")
+    assert "may not write a lease held by" in second.take_lease(holderIdentity="leader_2")
     assert "may not write a lease held by" in second.change_lease(holderIdentity=None)
     assert "may not write a lease held by" in second.change_lease(leaseDurationSeconds=3600)
-    assert "may not write a lease held by" in second.change_lease(holderIdentity="second1_1")
+    assert "may not write a lease held by" in second.take_lease(holderIdentity="second1_1")
 
 
 @pytest.mark.usefixtures("lease")
@@ -409,7 +421,7 @@ def test_a_lease_is_renewed_watched_released_and_taken(cluster: Cluster, leader:
     assert not leader.change_lease(renewTime="2026-01-01T00:00:00.000000Z")
     assert not second.sign_up()
     assert not leader.change_lease(holderIdentity="")
-    assert not second.change_lease(holderIdentity="second_1", leaseTransitions=1)
+    assert not second.take_lease(holderIdentity="second_1", leaseTransitions=1)
 
 
 @pytest.mark.usefixtures("lease")
@@ -421,13 +433,13 @@ def test_a_leader_whose_node_may_lead_no_more_still_lets_go_of_the_lease(
     try:
         until(
             "may not lead",
-            lambda: leader.change_lease(holderIdentity="leader_another", is_dry_run=True),
+            lambda: leader.take_lease(holderIdentity="leader_another", is_dry_run=True),
         )
         assert not leader.change_lease(renewTime="2026-01-01T00:00:00.000000Z")
         assert not leader.change_lease(holderIdentity="")
     finally:
         cluster.kubectl("label", "node", "leader", f"{label}=")
-        until("", lambda: leader.change_lease(holderIdentity="leader_another", is_dry_run=True))
+        until("", lambda: leader.take_lease(holderIdentity="leader_another", is_dry_run=True))
 
 
 def test_only_the_objects_of_the_chart_are_for_a_replica_to_make(leader: Replica):

@@ -4,12 +4,13 @@ from hamid.codec.lease import format_micro_time
 from hamid.codec.standbys import (
     decode_served,
     decode_standbys,
+    encode_candidate,
     encode_served,
     encode_standbys,
     parse_micro_time,
 )
 from hamid.errors import AnnotationError
-from hamid.model.names import LEASE_CERTIFICATE, LEASE_STANDBYS
+from hamid.model.names import LEASE_CANDIDATE, LEASE_CERTIFICATE, LEASE_STANDBYS
 
 LEASE = {
     "metadata": {"name": "l", "annotations": {"other": "kept"}},
@@ -64,3 +65,12 @@ def test_a_micro_time_is_read_as_written():
     )
     assert parse_micro_time("yesterday") is None
     assert parse_micro_time("") is None
+
+
+def test_only_a_candidate_labels_the_lease_and_other_labels_stay():
+    lease = {"metadata": {"labels": {"a": "b"}}}
+
+    wanted = encode_candidate(is_candidate=True, base=lease)
+
+    assert wanted["metadata"]["labels"] == {"a": "b", LEASE_CANDIDATE: ""}
+    assert encode_candidate(is_candidate=False, base=wanted) == lease

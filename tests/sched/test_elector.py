@@ -6,6 +6,7 @@ from hamid.codec.standbys import decode_standbys
 from hamid.kube.errors import NotFound
 from hamid.kube.fake import FakeApi, FakeKube, Fault, FaultKind
 from hamid.kube.port import LEASES
+from hamid.model.names import LEASE_CANDIDATE
 from hamid.sched.elector import BARRED_S
 from hamid.sched.leader_settings import LeaseSettings
 from tests.sched.electors import SETTINGS, lease_of, make_elector
@@ -82,6 +83,27 @@ async def test_a_renewal_is_one_write_and_no_read(api, a):
     await a.step()
 
     assert api.requests.by() == {("update", LEASE_LABEL): 1}
+
+
+async def test_the_lease_is_labelled_by_all_who_write_it_and_do_not_hold_it(api, a, b):
+    async def is_labelled():
+        lease = await lease_of(api)
+        return LEASE_CANDIDATE in lease["metadata"].get("labels", {})
+
+    await a.step()
+    is_after_creation = await is_labelled()
+    await a.step()
+    is_after_renewal = await is_labelled()
+    await b.step()
+    is_after_signing_up = await is_labelled()
+    await a.release()
+    is_after_release = await is_labelled()
+    await b.step()
+    is_after_taking = await is_labelled()
+
+    assert b.may_act()
+    assert (is_after_creation, is_after_signing_up, is_after_taking) == (True, True, True)
+    assert (is_after_renewal, is_after_release) == (False, False)
 
 
 async def test_a_lease_that_has_not_changed_for_its_duration_is_taken(a, b, clock):
@@ -325,6 +347,15 @@ async def test_a_lease_under_which_work_still_goes_on_is_not_released(api, a, as
 
 
 # Standbys.
+
+
+async def test_a_lease_that_another_has_signed_since_is_released_all_the_same(api, a, b):
+    await a.step()
+    await b.step()
+
+    await a.release()
+
+    assert (await lease_of(api))["spec"]["holderIdentity"] == ""
 
 
 async def test_followers_sign_up_as_standbys_while_there_is_room(api, clock, a):

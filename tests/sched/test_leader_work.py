@@ -8,7 +8,7 @@ import pytest
 
 from hamid.aiokit.services import running
 from hamid.kube.fake import FakeApi, FakeKube, Fault, FaultKind
-from hamid.sched.elector import LeaderWork
+from hamid.sched.leader_work import LeaderWork
 from tests.sched.electors import SETTINGS, lease_of, make_timed
 
 
