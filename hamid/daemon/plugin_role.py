@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hamid.aiokit.backoff import Backoff
@@ -77,6 +77,7 @@ class PluginRole:
     usage: Latest[Mapping[str, UsageReport]]
     terms: Latest[Mapping[tuple[str, str], DeviceTerms]]
     amounts: AmountsDeriver
+    _page_dirs: dict[str, ContainerDirs] = field(default_factory=dict, init=False)
 
     @property
     def journal(self) -> Journal:
@@ -89,14 +90,14 @@ class PluginRole:
         return self.pod_watch.synced
 
     def page_dirs(self) -> dict[str, ContainerDirs]:
-        """Where the pages of each grant are."""
-        files = self.plugin.files
-        return {
-            g.grant_id: ContainerDirs(
-                limits=files.limits_dir(g.grant_id), usage=files.usage_dir(g.grant_id)
-            )
-            for g in self.journal.grants()
+        """Where the pages of each grant are; asked four times a second, so each is made once."""
+        files, known = self.plugin.files, self._page_dirs
+        self._page_dirs = {
+            grant_id: known.get(grant_id)
+            or ContainerDirs(limits=files.limits_dir(grant_id), usage=files.usage_dir(grant_id))
+            for grant_id in (grant.grant_id for grant in self.journal.grants())
         }
+        return self._page_dirs
 
     def usage_dirs(self) -> dict[str, Path]:
         """The usage directory of each grant."""
