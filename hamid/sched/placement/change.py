@@ -97,8 +97,7 @@ class Change:
         """What is asked less of where; what is the same in several containers is said once."""
         by_container: dict[str, list[str]] = {}
         for low in self.lowered:
-            said = f"{_less(low)} ({low.fitting} instead of {low.asked})"
-            by_container.setdefault(low.container_name, []).append(said)
+            by_container.setdefault(low.container_name, []).append(_less(low))
         by_said: dict[str, list[str]] = {}
         for name, each in by_container.items():
             by_said.setdefault(" and ".join(each), []).append(name)
@@ -119,9 +118,14 @@ def _containers(names: Sequence[str]) -> str:
 
 
 def _less(low: Lowered) -> str:
-    if low.amount is Amount.CARDS:
-        return f"{low.less} card{'' if low.less == 1 else 's'} fewer"
-    return f"{low.less} {low.amount} less"
+    match low.amount:
+        case Amount.MEMORY_PERCENT | Amount.CORES:  # "86 % of the memory less" means another thing
+            return f"{low.fitting} instead of {low.asked} {low.amount}"
+        case Amount.CARDS:
+            less = f"{low.less} card{'' if low.less == 1 else 's'} fewer"
+        case Amount.MEMORY_MIB:
+            less = f"{low.less} {low.amount} less"
+    return f"{less} ({low.fitting} instead of {low.asked})"
 
 
 def applied(

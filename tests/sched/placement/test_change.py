@@ -23,8 +23,8 @@ def test_amounts_are_lowered_in_the_container_of_that_name():
     assert after.requests[1].memory == MemoryPercent(percent=50)
     assert after.requests[1].core_percent == 40
     assert (
-        change.sentence == "ask for 50 % of the memory less (50 instead of 100) and "
-        "60 % of the cores less (40 instead of 100) in container b"
+        change.sentence == "ask for 50 instead of 100 % of the memory and "
+        "40 instead of 100 % of the cores in container b"
     )
 
 
