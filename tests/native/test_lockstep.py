@@ -21,6 +21,14 @@ def taken_back_ns(kernel_ns: int) -> int:
     return LOOK_NS + QUEUED_NS + 4 * kernel_ns + 2 * SLOT_MS * MS
 
 
+def high_and_low(node):
+    """Two containers without a core limit that share by priority."""
+    high, low = node.container("high"), node.container("low")
+    limit(high, 0, CoreMode.PRIORITY, priority=0)
+    limit(low, 0, CoreMode.PRIORITY, priority=1)
+    return high, low
+
+
 def near(percent: float) -> object:
     return pytest.approx(percent, abs=POINTS)
 
@@ -30,9 +38,7 @@ async def test_a_lower_priority_keeps_its_floor_and_has_all_when_the_higher_one_
     native_build, kernel_ns
 ):
     async with lockstep(native_build) as node:
-        high, low = node.container("high"), node.container("low")
-        limit(high, 0, CoreMode.PRIORITY, priority=0)
-        limit(low, 0, CoreMode.PRIORITY, priority=1)
+        high, low = high_and_low(node)
         under = await node.begin(low, 11_000, kernel_ns)
         await node.run(1000 * MS)
         over = await node.begin(high, 8000, kernel_ns)
@@ -50,9 +56,7 @@ async def test_who_may_be_stopped_gets_nothing_while_the_higher_is_busy_and_goes
     native_build, kernel_ns
 ):
     async with lockstep(native_build, floor_percent=0) as node:
-        high, low = node.container("high"), node.container("low")
-        limit(high, 0, CoreMode.PRIORITY, priority=0)
-        limit(low, 0, CoreMode.PRIORITY, priority=1)
+        high, low = high_and_low(node)
         under = await node.begin(low, 6000, kernel_ns)
         await node.run(1000 * MS)
         over = await node.begin(high, 3000, kernel_ns)
@@ -128,9 +132,7 @@ async def test_while_the_lender_is_late_what_was_decided_stands_and_the_owner_ha
 async def test_while_the_lender_is_late_a_lower_priority_has_no_more_than_its_floor(native_build):
     late_ns = LIVE_STALE_NS - 4 * LOOK_NS
     async with lockstep(native_build) as node:
-        high, low = node.container("high"), node.container("low")
-        limit(high, 0, CoreMode.PRIORITY, priority=0)
-        limit(low, 0, CoreMode.PRIORITY, priority=1)
+        high, low = high_and_low(node)
         under, over = await node.begin(low, 6000), await node.begin(high, 6000)
         await node.run(2000 * MS)
         from_ns = node.now_ns
